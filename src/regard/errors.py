@@ -1,0 +1,49 @@
+"""Every error that a user can cause: where it is, what was wanted, what came, what to do."""
+
+
+class RegardError(Exception):
+    """The family of errors that a user can cause and mend; the command line exits with 2.
+
+    Args:
+        problem: what was wanted and what came, in one plain sentence.
+        where: the file, line, key or option that it is about.
+        hint: what to do about it.
+    """
+
+    exit_code = 2
+
+    def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
+        self.problem = problem
+        self.where = where
+        self.hint = hint
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.problem}" if self.where else self.problem
+        return f"{head}\n  {self.hint}" if self.hint else head
+
+
+class RecipeError(RegardError):
+    """A recipe, or an option that changes it, has an unknown key, a wrong type or a bad value."""
+
+
+class DataError(RegardError):
+    """A text file is missing, empty, not UTF-8, or does not match its partner line by line."""
+
+
+class RunFolderError(RegardError):
+    """A run folder is missing, incomplete, damaged, in use, or not what the command needs."""
+
+
+class ModelError(RegardError):
+    """A model cannot honour what is asked of it: a length, a vocabulary, a kind of attention."""
+
+
+class DivergenceError(RegardError):
+    """Training met a loss or gradient that is not a finite number."""
+
+
+class Interrupted(RegardError):  # noqa: N818 - it is not a fault
+    """The user stopped the work (Ctrl-C or SIGTERM) and what was done is saved."""
+
+    exit_code = 130

@@ -1,0 +1,1 @@
+"""How good a model is: BLEU, chrF, perplexity, and a report a person can read."""

@@ -1,0 +1,1 @@
+"""Whole models, one family a file, each with its own short block."""

@@ -1,0 +1,1 @@
+"""The parts of a Transformer: masks, positions, attention, feed-forward, norms, cache."""

@@ -1,0 +1,1 @@
+"""A run folder as a translator that answers lines, in Python and on a pipe."""
