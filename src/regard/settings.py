@@ -4,9 +4,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Settings(BaseModel):
-    """A frozen group of settings; an unknown key or a wrong type is refused.
+    """A frozen group of settings; an unknown key or a wrong type is refused, and so are nan and inf.
 
     Reading a config imports no torch, so that a bad recipe is refused at once.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

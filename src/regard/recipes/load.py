@@ -1,0 +1,161 @@
+"""Reads a recipe: a preset, a TOML file or a run folder, with `--set` laid over it."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from regard.errors import RecipeError, RunFolderError
+from regard.recipes.explain import explain
+from regard.recipes.keys import is_union
+from regard.recipes.recipe import Recipe
+
+RECIPE_FILE = "recipe.toml"
+_PRESETS = Path(__file__).parent / "presets"
+
+Table = dict[str, Any]
+
+
+def preset_names() -> list[str]:
+    """The names of the recipes that come with the package, smallest model first."""
+    order = ["tiny", "demo", "small", "base", "big"]
+    found = {path.stem for path in _PRESETS.glob("*.toml")}
+    return [name for name in order if name in found] + sorted(found - set(order))
+
+
+def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a preset's name, of a TOML file, or of a run folder, with changes.
+
+    A preset's name wins over a file of the same name; write `./base` for the file. What a
+    recipe leaves out has the default, which is the paper's `base`. Paths in it are relative to
+    the current folder, as on the command line.
+
+    Args:
+        name_or_path: a preset's name, a TOML file, or a folder that holds `recipe.toml`.
+        overrides: `key=value` with a dotted key; the value is TOML, or else a plain string.
+            A table whose `kind` is set to another starts from that kind's defaults. Of two
+            values for one key the later wins.
+
+    Raises:
+        RecipeError: there is no such recipe, or it has an unknown key, a wrong type or an
+            impossible combination; one line a mistake.
+        RunFolderError: the folder holds no recipe.
+    """
+    path, source = _find(name_or_path)
+    table = _read(path, source)
+    changes: Table = {}
+    changed = [_set(changes, override) for override in overrides]
+    # Whether a preset is right by itself is not asked: what is laid over it may complete it.
+    merged = _merge(Recipe, Recipe().model_dump(), table)
+    merged = _merge(Recipe, merged, changes)
+    try:
+        return Recipe.model_validate(merged)
+    except ValidationError as error:
+        raise explain(error, source=source, changed=changed) from None
+
+
+def _find(name_or_path: str) -> tuple[Path, str]:
+    """Where the recipe is, and what to call it in an error."""
+    if name_or_path in preset_names():
+        return _PRESETS / f"{name_or_path}.toml", f"recipe {name_or_path}"
+    path = Path(name_or_path)
+    if name_or_path and path.is_dir():
+        if not (path / RECIPE_FILE).is_file():
+            raise RunFolderError(
+                f"expected a run folder, but it holds no {RECIPE_FILE}",
+                where=str(path),
+                hint="a run folder is what regard train writes",
+            )
+        path = path / RECIPE_FILE
+    if path.is_file():
+        return path, str(path)
+    near = difflib.get_close_matches(name_or_path, preset_names(), n=1)
+    known = f"recipes: {', '.join(preset_names())}; or give a TOML file or a run folder"
+    raise RecipeError(
+        "no such recipe, file or run folder",
+        where=name_or_path or '""',
+        hint=f"did you mean {near[0]}? {known}" if near else known,
+    )
+
+
+def _read(path: Path, source: str) -> Table:
+    """The tables of a TOML file."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise RecipeError(f"cannot be read: {error.strerror}", where=source) from None
+    try:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise RecipeError("expected UTF-8 text", where=f"{source}, line {line}") from None
+    except ValueError as error:  # tomllib's, or a number of thousands of digits
+        problem, line = _toml_problem(str(error), raw)
+        raise RecipeError(
+            f"not valid TOML: {problem}",
+            where=f"{source}{line}",
+            hint="a line is key = value, a text value is in quotes, a table starts with [name]",
+        ) from None
+
+
+def _toml_problem(message: str, raw: bytes) -> tuple[str, str]:
+    """tomllib's message without its place, and the place as `, line N` where it gives one."""
+    problem, _, place = message.rstrip(")").rpartition(" (at ")
+    if place.startswith("line "):
+        return problem, f", {place.split(',', 1)[0]}"
+    if place:  # "at end of document"
+        return problem, ", line " + str(raw.rstrip().count(b"\n") + 1)
+    return message, ""
+
+
+def _set(changes: Table, override: str) -> str:
+    """Put one `key=value` into `changes`, and return its dotted key."""
+    key, equals, text = override.partition("=")
+    parts = [part.strip() for part in key.split(".")]
+    if not equals or not all(parts):
+        raise RecipeError(
+            f"expected key=value, got {override!r}",
+            where="--set",
+            hint="for example --set training.max_steps=1000",
+        )
+    table = changes
+    for part in parts[:-1]:
+        if not isinstance(table.get(part), dict):
+            table[part] = {}
+        table = table[part]
+    table[parts[-1]] = _value(text)
+    return ".".join(parts)
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - whatever TOML can hold
+    """The value that `text` is in TOML, or else `text` itself."""
+    text = text.strip()
+    try:
+        document = tomllib.loads(f"value = {text}")
+    except ValueError:
+        return text
+    return document["value"] if len(document) == 1 else text
+
+
+def _merge(model: type[BaseModel], below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
+    """`below` with `above` laid over it, table by table.
+
+    In a union of kinds, a kind other than the one below starts from its own defaults.
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        field = model.model_fields.get(key)
+        old = merged.get(key)
+        if field is None or not isinstance(value, dict) or not isinstance(old, dict):
+            merged[key] = value
+        elif is_union(field):
+            same_kind = value.get("kind", old["kind"]) == old["kind"] if "kind" in old else True
+            merged[key] = {**old, **value} if same_kind else value
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            merged[key] = _merge(field.annotation, old, value)
+        else:
+            merged[key] = value
+    return merged
