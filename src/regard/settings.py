@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Settings(BaseModel):
-    """A frozen group of settings; an unknown key or a wrong type is refused, and so are nan and inf.
+    """A frozen group of settings; an unknown key, a wrong type, nan and infinity are refused.
 
     Reading a config imports no torch, so that a bad recipe is refused at once.
     """

@@ -93,10 +93,10 @@ def _read(path: Path, source: str) -> Table:
         line = raw.count(b"\n", 0, error.start) + 1
         raise RecipeError("expected UTF-8 text", where=f"{source}, line {line}") from None
     except ValueError as error:  # tomllib's, or a number of thousands of digits
-        problem, line = _toml_problem(str(error), raw)
+        problem, place = _toml_problem(str(error), raw)
         raise RecipeError(
             f"not valid TOML: {problem}",
-            where=f"{source}{line}",
+            where=f"{source}{place}",
             hint="a line is key = value, a text value is in quotes, a table starts with [name]",
         ) from None
 
