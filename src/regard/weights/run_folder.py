@@ -1,0 +1,375 @@
+"""The run folder: a model and all that made it, written safely and checked when opened."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from regard.errors import RunFolderError
+from regard.weights.checkpoints import CHECKPOINTS, checkpoint_steps, clean_checkpoints
+from regard.weights.files import (
+    PARTIAL,
+    Bytes,
+    blames,
+    file_chunks,
+    make_folder,
+    publish,
+    read_file,
+    remove,
+    stage,
+    sync_folder,
+)
+from regard.weights.lock import LOCK, WriterLock
+from regard.weights.manifest import MANIFEST, Manifest, read_manifest, write_manifest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+else:
+    Tensor = object  # a run folder's recipe is read, and refused, without waiting for torch
+
+RECIPE: Final = "recipe.toml"
+MODEL: Final = "model.safetensors"
+TRAINED: Final = "model.trained.safetensors"
+TOKENIZER: Final = "tokenizer.json"
+SOURCE_TOKENIZER: Final = "tokenizer.source.json"
+TARGET_TOKENIZER: Final = "tokenizer.target.json"
+METRICS: Final = "metrics.jsonl"
+REPORT: Final = "report.html"
+
+_COPY_AGAIN: Final = "Copy it again from where the folder came from."
+
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """The vocabularies of a run, as files' contents; one and the same when `joint`."""
+
+    source: bytes
+    target: bytes
+    joint: bool
+
+
+class RunFolder:
+    """A folder that holds one run.
+
+    ```
+    recipe.toml         all settings that made it
+    model.safetensors   the weights to translate with
+    tokenizer.json      the vocabulary (tokenizer.source.json and tokenizer.target.json if two)
+    metrics.jsonl       what training measured; only ever appended to
+    checkpoints/        the whole state of training, step by step
+    report.html         the run as a page to read
+    manifest.json       size and SHA-256 sum of recipe, model and vocabularies
+    ```
+
+    Get one from `create` (to write), `open` (to read) or `open(..., write=True)`. Whoever
+    writes holds the folder's lock until `close`, or to the end of a `with` block.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, lock: WriterLock | None) -> None:
+        self.path = path
+        self._manifest = manifest
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: str | Path) -> Self:
+        """Make a folder for a new run and lock it for writing.
+
+        A folder where an earlier start left neither a model nor a checkpoint is used again, its
+        metrics and report removed, its prepared data kept.
+
+        Raises:
+            RunFolderError: a run is in it, it holds other things, another process writes to it,
+                or it can't be made.
+        """
+        folder = Path(path)
+        make_folder(folder)
+        with blames(folder, "cannot be read"):
+            names = [entry.name for entry in folder.iterdir()]
+        started = MANIFEST in names
+        if not started and any(name != LOCK and not name.endswith(PARTIAL) for name in names):
+            raise RunFolderError(
+                "the folder is not empty and holds no run",
+                where=str(folder),
+                hint="Use another folder, or empty this one.",
+            )
+        lock = WriterLock(folder)
+        try:
+            if started:
+                cls._refuse_if_run(folder)
+                for name in (METRICS, REPORT):
+                    remove(folder / name)
+            _clean(folder)
+            write_manifest(folder, Manifest())
+            sync_folder(folder.parent)
+            return cls(folder, Manifest(), lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def open(cls, path: str | Path, *, write: bool = False, model: bool = True) -> Self:
+        """Open a run: its recipe and vocabularies, and with `model` its weights, are verified.
+
+        Args:
+            path: the run folder.
+            write: take the lock, so that this process may write.
+            model: whether the run must have a model; to resume, its checkpoints are enough.
+
+        Raises:
+            RunFolderError: it is no run folder, a file is missing or damaged (which one, and
+                what to do), or, to write, another process writes to it.
+        """
+        folder = Path(path)
+        _refuse_if_no_run(folder)
+        lock = WriterLock(folder) if write else None
+        try:
+            manifest = read_manifest(folder)
+            pending = bool(manifest.pending)
+            if pending:
+                manifest = manifest.settled(folder)
+            if lock is not None:
+                _clean(folder)
+                if pending:
+                    write_manifest(folder, manifest)
+            run = cls(folder, manifest, lock)
+            run._require(model)
+            return run
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock, if it is held."""
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def metrics_path(self) -> Path:
+        """Where metrics.jsonl is, or will be."""
+        return self.path / METRICS
+
+    @property
+    def report_path(self) -> Path:
+        """Where report.html is, or will be."""
+        return self.path / REPORT
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there are weights to translate with."""
+        return bool(self._manifest.expected(MODEL))
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the files that the manifest vouches for."""
+        return sorted({*self._manifest.files, *self._manifest.pending})
+
+    def verify(self) -> None:
+        """Verify every file that the manifest lists.
+
+        Raises:
+            RunFolderError: one is missing or damaged; names it.
+        """
+        for name in self.files:
+            self.check(name)
+
+    def check(self, name: str) -> None:
+        """Verify one file.
+
+        Raises:
+            RunFolderError: it is missing or damaged, or the run never had it.
+        """
+        problem = self._manifest.problem(self.path, name)
+        if problem and self._lock is None:
+            # A writer may have replaced the file since the manifest was read.
+            self._manifest = read_manifest(self.path)
+            problem = self._manifest.problem(self.path, name)
+        if not self._manifest.expected(name):
+            problem = "the run has no such file"
+        if problem:
+            raise RunFolderError(problem, where=str(self.path / name), hint=self._remedy(name))
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a listed file is there and undamaged."""
+        listed = bool(self._manifest.expected(name))
+        return listed and not self._manifest.problem(self.path, name)
+
+    def read(self, name: str) -> bytes:
+        """The contents of a listed file, verified.
+
+        Raises:
+            RunFolderError: it is missing or damaged.
+        """
+        self.check(name)
+        return read_file(self.path / name)
+
+    def recipe_text(self) -> str:
+        """The recipe, in TOML."""
+        return self.read(RECIPE).decode()
+
+    def tokenizer_files(self) -> TokenizerFiles:
+        """The vocabularies."""
+        if self._manifest.expected(TOKENIZER):
+            joint = self.read(TOKENIZER)
+            return TokenizerFiles(joint, joint, joint=True)
+        return TokenizerFiles(self.read(SOURCE_TOKENIZER), self.read(TARGET_TOKENIZER), joint=False)
+
+    def load_weights(self, name: str = MODEL) -> dict[str, Tensor]:
+        """The weights of the model by parameter name, on the CPU; tied names share a tensor."""
+        from regard.weights.tensors import read_tensors  # noqa: PLC0415 - imports torch
+
+        self.check(name)
+        return read_tensors(self.path / name)
+
+    def model_notes(self, name: str = MODEL) -> dict[str, str]:
+        """How the model came about: what `write_model` was told."""
+        from regard.weights.tensors import read_metadata  # noqa: PLC0415 - imports torch
+
+        self.check(name)
+        return read_metadata(self.path / name)
+
+    def write_recipe(self, text: str) -> None:
+        """Write the resolved recipe."""
+        self.replace({RECIPE: [text.encode()]})
+
+    def write_tokenizers(self, source: bytes, target: bytes | None = None) -> None:
+        """Write the vocabularies; a joint one is given once."""
+        if target is None:
+            self.replace({TOKENIZER: [source]}, drop=(SOURCE_TOKENIZER, TARGET_TOKENIZER))
+        else:
+            self.replace(
+                {SOURCE_TOKENIZER: [source], TARGET_TOKENIZER: [target]}, drop=(TOKENIZER,)
+            )
+
+    def write_model(
+        self, weights: Mapping[str, Tensor], notes: Mapping[str, str] | None = None
+    ) -> None:
+        """Write the weights to translate with.
+
+        Args:
+            weights: a state dict; tied tensors are written once.
+            notes: how they came about (`{"step": "1000"}`), kept in the file.
+        """
+        from regard.weights.tensors import tensor_chunks  # noqa: PLC0415 - imports torch
+
+        self.replace({MODEL: tensor_chunks(weights, notes)})
+
+    def copy_file(self, name: str, to: str) -> None:
+        """Copy a listed file, verified, to another name in the folder, listed too."""
+        self.check(name)
+        self.replace({to: file_chunks(self.path / name)})
+
+    def replace(self, files: Mapping[str, Iterable[Bytes]], drop: Iterable[str] = ()) -> None:
+        """Write files, old or new, and list them in the manifest; then remove those of `drop`.
+
+        All are first written aside and synced; then each is renamed. At any moment, a crash
+        included, every listed file is whole: the former or the new one.
+
+        Raises:
+            RunFolderError: one can't be written (which one).
+        """
+        if self._lock is None or not self._lock.held:
+            raise ValueError(f"{self.path} was not opened for writing")
+        if self._manifest.pending:  # an earlier call failed half-way
+            self._manifest = self._manifest.settled(self.path)
+        staged = []
+        try:
+            for name, chunks in files.items():
+                staged.append(stage(self.path / name, chunks))
+            pending = {item.path.name: item.record for item in staged}
+            before = Manifest(self._manifest.files, pending)
+            write_manifest(self.path, before)
+            self._manifest = before
+            for item in staged:
+                publish(item)
+            sync_folder(self.path)
+        except BaseException:
+            for item in staged:
+                item.discard()
+            raise
+        dropped = set(drop) - set(files)
+        kept = {name: old for name, old in before.files.items() if name not in dropped}
+        after = Manifest({**kept, **pending})
+        write_manifest(self.path, after)
+        self._manifest = after
+        for name in dropped:
+            remove(self.path / name)
+
+    def _require(self, model: bool) -> None:
+        self.check(RECIPE)
+        joint = bool(self._manifest.expected(TOKENIZER))
+        for name in (TOKENIZER,) if joint else (SOURCE_TOKENIZER, TARGET_TOKENIZER):
+            self.check(name)
+        if not model:
+            return
+        if not self.has_model:
+            raise RunFolderError(
+                "the run has no model yet: its training was stopped before one was saved",
+                where=str(self.path),
+                hint=f"Go on with it: regard train {self.path} --resume",
+            )
+        self.check(MODEL)
+
+    def _remedy(self, name: str) -> str:
+        if name == MODEL and checkpoint_steps(self.path):
+            return f"Make it again from the checkpoints: regard average {self.path} --last 1"
+        if name == RECIPE:
+            return f"{_COPY_AGAIN} Settings are changed with --set, not in this file."
+        return _COPY_AGAIN
+
+    @staticmethod
+    def _refuse_if_run(folder: Path) -> None:
+        listed = read_manifest(folder)
+        if listed.expected(MODEL) or checkpoint_steps(folder):
+            raise RunFolderError(
+                "the folder holds a run already",
+                where=str(folder),
+                hint=f"Go on with it: regard train {folder} --resume. Or use another folder.",
+            )
+
+
+def is_run_folder(path: str | Path) -> bool:
+    """Whether a path looks like a run folder, damaged or not."""
+    folder = Path(path)
+    return any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS, MODEL))
+
+
+def _refuse_if_no_run(folder: Path) -> None:
+    if not folder.exists():
+        raise RunFolderError("there is no such run folder", where=str(folder))
+    if not folder.is_dir():
+        raise RunFolderError("this is a file, not a run folder", where=str(folder))
+    if (folder / MANIFEST).exists():
+        return
+    if is_run_folder(folder):
+        raise RunFolderError(
+            "the file is missing",
+            where=str(folder / MANIFEST),
+            hint="Copy the folder again from where it came from, whole.",
+        )
+    raise RunFolderError(
+        f"this is not a run folder: it has no {MANIFEST}",
+        where=str(folder),
+        hint="A run folder is what regard train wrote with --out.",
+    )
+
+
+def _clean(folder: Path) -> None:
+    """Remove what a killed writer left half-written."""
+    with blames(folder, "cannot be read"):
+        stale = [entry for entry in folder.iterdir() if entry.name.endswith(PARTIAL)]
+    for entry in stale:
+        remove(entry)
+    clean_checkpoints(folder)
