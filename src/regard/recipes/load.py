@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from regard.errors import RecipeError, RunFolderError
+from regard.errors import RecipeError
 from regard.recipes.explain import explain
 from regard.recipes.keys import is_union
 from regard.recipes.recipe import Recipe
+from regard.weights.run_folder import RECIPE, RunFolder
 
-RECIPE_FILE = "recipe.toml"
 _PRESETS = Path(__file__).parent / "presets"
 
 Table = dict[str, Any]
@@ -34,7 +34,7 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     the current folder, as on the command line.
 
     Args:
-        name_or_path: a preset's name, a TOML file, or a folder that holds `recipe.toml`.
+        name_or_path: a preset's name, a TOML file, or a run folder.
         overrides: `key=value` with a dotted key; the value is TOML, or else a plain string.
             A table whose `kind` is set to another starts from that kind's defaults. Of two
             values for one key the later wins.
@@ -42,10 +42,10 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: there is no such recipe, or it has an unknown key, a wrong type or an
             impossible combination; one line a mistake.
-        RunFolderError: the folder holds no recipe.
+        RunFolderError: it is a folder, and no run folder or a damaged one.
     """
-    path, source = _find(name_or_path)
-    table = _read(path, source)
+    raw, source = _find(name_or_path)
+    table = _parse(raw, source)
     changes: Table = {}
     changed = [_set(changes, override) for override in overrides]
     # Whether a preset is right by itself is not asked: what is laid over it may complete it.
@@ -57,21 +57,18 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
         raise explain(error, source=source, changed=changed) from None
 
 
-def _find(name_or_path: str) -> tuple[Path, str]:
-    """Where the recipe is, and what to call it in an error."""
+def _find(name_or_path: str) -> tuple[bytes, str]:
+    """The recipe's text, and what to call it in an error."""
     if name_or_path in preset_names():
-        return _PRESETS / f"{name_or_path}.toml", f"recipe {name_or_path}"
+        return (_PRESETS / f"{name_or_path}.toml").read_bytes(), f"recipe {name_or_path}"
     path = Path(name_or_path)
     if name_or_path and path.is_dir():
-        if not (path / RECIPE_FILE).is_file():
-            raise RunFolderError(
-                f"expected a run folder, but it holds no {RECIPE_FILE}",
-                where=str(path),
-                hint="a run folder is what regard train writes",
-            )
-        path = path / RECIPE_FILE
+        return RunFolder.open(path, model=False).read(RECIPE), str(path / RECIPE)
     if path.is_file():
-        return path, str(path)
+        try:
+            return path.read_bytes(), name_or_path
+        except OSError as error:
+            raise RecipeError(f"cannot be read: {error.strerror}", where=name_or_path) from None
     near = difflib.get_close_matches(name_or_path, preset_names(), n=1)
     known = f"recipes: {', '.join(preset_names())}; or give a TOML file or a run folder"
     raise RecipeError(
@@ -81,12 +78,8 @@ def _find(name_or_path: str) -> tuple[Path, str]:
     )
 
 
-def _read(path: Path, source: str) -> Table:
-    """The tables of a TOML file."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise RecipeError(f"cannot be read: {error.strerror}", where=source) from None
+def _parse(raw: bytes, source: str) -> Table:
+    """The tables of a recipe's text."""
     try:
         return tomllib.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

@@ -1,0 +1,66 @@
+"""The Transformer as real software: two text files in, a trained and measured translator out.
+
+`regard.load("runs/ende").translate(["Hello"])` translates. The names below are imported when they
+are first used, so that `import regard` is instant.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.decoding.config import DecodingConfig
+    from regard.decoding.translate import Translation
+    from regard.errors import RegardError
+    from regard.models.config import TransformerConfig
+    from regard.models.transformer import Transformer
+    from regard.recipes.load import load_recipe
+    from regard.recipes.recipe import Recipe
+    from regard.recipes.run import train
+    from regard.recipes.write import format_recipe
+    from regard.serving.translator import Translator, load
+    from regard.text.tokenizer import Tokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DecodingConfig",
+    "Recipe",
+    "RegardError",
+    "Tokenizer",
+    "Transformer",
+    "TransformerConfig",
+    "Translation",
+    "Translator",
+    "__version__",
+    "format_recipe",
+    "load",
+    "load_recipe",
+    "train",
+]
+
+_HOMES = {
+    "DecodingConfig": "regard.decoding.config",
+    "Recipe": "regard.recipes.recipe",
+    "RegardError": "regard.errors",
+    "Tokenizer": "regard.text.tokenizer",
+    "Transformer": "regard.models.transformer",
+    "TransformerConfig": "regard.models.config",
+    "Translation": "regard.decoding.translate",
+    "Translator": "regard.serving.translator",
+    "format_recipe": "regard.recipes.write",
+    "load": "regard.serving.translator",
+    "load_recipe": "regard.recipes.load",
+    "train": "regard.recipes.run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

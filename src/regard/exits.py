@@ -1,0 +1,96 @@
+"""How a command ends: the error text and the exit code for everything that can go wrong."""
+
+import errno
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from cyclopts import CycloptsError
+
+from regard.errors import Interrupted, RegardError
+
+DONE = 0
+BUG = 1
+MISTAKE = 2
+INTERRUPTED = 130
+
+# What the machine refuses is for the user to mend; any other OSError that gets here is our bug.
+_REFUSALS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EISDIR,
+    errno.EMFILE,
+    errno.ENAMETOOLONG,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+
+
+def run_guarded(command: Callable[[], object]) -> int:
+    """Run a command to its end, and return the exit code of the process.
+
+    0 done, 2 the user's mistake, 1 our bug, 130 interrupted. Errors go to standard error. A
+    reader that went away (`| head -1`) is no mistake: the command ends quietly with 0.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Results are UTF-8 whatever the locale says, and a path that is not stays as it is.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    try:
+        code = _run(command)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _let_go()
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _run(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        text, code = "interrupted", INTERRUPTED
+    except Exception as error:
+        text, code = _verdict(error)
+    else:
+        return DONE
+    sys.stderr.write(f"{text}\n")
+    return code
+
+
+def _verdict(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code for it."""
+    match error:
+        case Interrupted():
+            return str(error), error.exit_code
+        case RegardError():
+            return f"error: {error}", error.exit_code
+        case CycloptsError():
+            return f"error: {str(error).strip()}", MISTAKE
+        case OSError() if error.errno in _REFUSALS:
+            place = f"{error.filename}: " if error.filename is not None else ""
+            return f"error: {place}{error.strerror}", MISTAKE
+        case _:
+            report = "".join(traceback.format_exception(error))
+            return f"{report}error: this is a bug in regard; please report the lines above", BUG
+
+
+def _let_go() -> None:
+    """Point standard output and error at nothing, so that Python's own last flush is quiet too."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
