@@ -1,0 +1,211 @@
+"""Scaled dot-product attention: its plain form, which every faster form equals, and the module."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from regard.nn.cache import KeysValues, PastKeysValues
+from regard.nn.dropout import dropout as drop
+from regard.shapes import Bool, Float, Tensor
+
+LONG_SEQUENCE = 256
+
+
+def attend(
+    query: Float[Tensor, "b h q e"],
+    key: Float[Tensor, "b h k e"],
+    value: Float[Tensor, "b h k w"],
+    mask: Bool[Tensor, "#b #h #q k"] | None = None,
+    *,
+    dropout: float = 0.0,
+) -> Float[Tensor, "b h q w"]:
+    """Average the values, weighted by how well each key answers each query.
+
+    `softmax(q k^T / sqrt(e)) v`. A query whose mask row is all False gets a zero vector and
+    finite gradients. A key or value that holds a NaN or an infinity makes NaN of every query
+    that may attend to it and touches no other. `dropout` acts on the weights.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
+    """
+    spoilt = None
+    if mask is not None:
+        key, value, spoilt = _set_apart(key, value, mask)
+    weights_bhqk = drop(attention_weights(query, key, mask), dropout)
+    out = weights_bhqk @ value
+    return out if spoilt is None else out.masked_fill(spoilt, math.nan)
+
+
+def attention_weights(
+    query: Float[Tensor, "b h q e"],
+    key: Float[Tensor, "b h k e"],
+    mask: Bool[Tensor, "#b #h #q k"] | None = None,
+) -> Float[Tensor, "b h q k"]:
+    """How much each query takes from each key: rows sum to 1, or to 0 where all is masked."""
+    scores_bhqk = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if mask is None:
+        return scores_bhqk.softmax(-1)
+    some_bhq1 = mask.any(-1, keepdim=True)
+    outside = torch.where(some_bhq1, -math.inf, 0.0).to(scores_bhqk.dtype)
+    return torch.where(mask, scores_bhqk, outside).softmax(-1).masked_fill(~mask, 0.0)
+
+
+def _set_apart(key: Tensor, value: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys and values with those not finite set to 0, and which queries may attend to one."""
+    bad_bhk = ~(key.isfinite().all(-1) & value.isfinite().all(-1))
+    spoilt_bhq1 = (mask & bad_bhk[:, :, None]).any(-1, keepdim=True)
+    bad_bhk1 = bad_bhk[..., None]
+    return key.masked_fill(bad_bhk1, 0.0), value.masked_fill(bad_bhk1, 0.0), spoilt_bhq1
+
+
+def attend_fast(
+    query: Float[Tensor, "b h q e"],
+    key: Float[Tensor, "b h k e"],
+    value: Float[Tensor, "b h k w"],
+    mask: Bool[Tensor, "#b #h #q k"] | None = None,
+    *,
+    dropout: float = 0.0,
+    masked_are_finite: bool = False,
+) -> Float[Tensor, "b h q w"]:
+    """The same as `attend`, by the fastest way for the device and the lengths.
+
+    On a CPU, up to `LONG_SEQUENCE` keys (and always with dropout), plain matrix products: their
+    backward pass was measured faster than that of torch's fused CPU kernel, which wins in speed
+    and memory beyond. On other devices, `scaled_dot_product_attention`.
+
+    Keys and values that are not finite need care. On a CPU one look at their sum tells whether
+    there are any; elsewhere a look would stall the device, so the care is always taken, unless
+    the caller vouches that those masked are finite by `masked_are_finite`.
+    """
+    spoilt, some = None, None
+    on_cpu = query.device.type == "cpu"
+    if mask is not None:
+        if not masked_are_finite and not (on_cpu and _is_finite(key, value)):
+            key, value, spoilt = _set_apart(key, value, mask)
+        some = mask.any(-1, keepdim=True)
+        outside = torch.where(some, -math.inf, 0.0).to(query.dtype)
+        bias = torch.where(mask, torch.zeros((), dtype=query.dtype, device=query.device), outside)
+        if on_cpu and bool(some.all()):
+            some = None
+    else:
+        bias = None
+    with torch.autocast(query.device.type, enabled=False):
+        if not on_cpu or (key.shape[-2] > LONG_SEQUENCE and dropout == 0.0):
+            out = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=bias, dropout_p=dropout
+            )
+        else:
+            out = _attend_by_products(query, key, value, bias, dropout)
+    if some is not None:
+        out = out.masked_fill(~some, 0.0)
+    return out if spoilt is None else out.masked_fill(spoilt, math.nan)
+
+
+def _is_finite(key: Tensor, value: Tensor) -> bool:
+    """Whether all are finite; may say no when they are huge, never yes when one is not."""
+    return math.isfinite(float(key.detach().sum() + value.detach().sum()))
+
+
+def _attend_by_products(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float
+) -> Tensor:
+    scores_bhqk = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    if bias is not None:
+        scores_bhqk = scores_bhqk.add_(bias)
+    return drop(scores_bhqk.softmax(-1), dropout) @ value
+
+
+class MultiHeadAttention(nn.Module):
+    """`concat(head_1, ..., head_h) W^O`, each head attending in its own projection.
+
+    The projections of queries, keys and values are one matrix, `input`, in that order, heads
+    inside each: self-attention is one product. `d_k` and `d_v` are the widths of one head's
+    queries and keys, and of its values; they need not be `d_model / num_heads`.
+
+    Source: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        d_k: int,
+        d_v: int,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.d_k = d_k
+        self.d_v = d_v
+        self.dropout = dropout
+        self.widths = [num_heads * d_k, num_heads * d_k, num_heads * d_v]
+        self.input = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.output = nn.Linear(num_heads * d_v, d_model, bias=bias)
+        for matrix in (*torch.split(self.input.weight, self.widths), self.output.weight):
+            nn.init.xavier_uniform_(matrix)
+        if bias:
+            nn.init.zeros_(self.input.bias)
+            nn.init.zeros_(self.output.bias)
+
+    def forward(
+        self,
+        x_bqd: Float[Tensor, "b q d"],
+        mask: Bool[Tensor, "#b #h #q k"] | None = None,
+        *,
+        past: PastKeysValues | None = None,
+    ) -> Float[Tensor, "b q d"]:
+        """Self-attention of `x_bqd`, after the keys and values of `past`, to which it adds."""
+        queries, keys, values = torch.split(self.input(x_bqd), self.widths, -1)
+        seen = KeysValues(self._heads(keys), self._heads(values))
+        if past is not None:
+            seen = past.append(seen)
+        return self._attend(self._heads(queries), seen, mask)
+
+    def cross(
+        self,
+        x_rqd: Float[Tensor, "r q d"],
+        memory: KeysValues,
+        mask: Bool[Tensor, "#b 1 1 k"] | None = None,
+        *,
+        record: list[Tensor] | None = None,
+    ) -> Float[Tensor, "r q d"]:
+        """Attention of `x_rqd` to a memory's keys and values (see `keys_and_values`).
+
+        With more rows than the memory has (`r` = `b` times some `n`), each run of `n` rows
+        shares a row of the memory, as if it were one row with more queries. `record` collects
+        the weights, averaged over the heads, r q k.
+        """
+        grouped_bqd = x_rqd.reshape(len(memory.key_bhke), -1, x_rqd.shape[-1])
+        query_bhqe = self._heads(self._project(grouped_bqd, 0, self.widths[0]))
+        if record is not None:
+            weights_bqk = attention_weights(query_bhqe, memory.key_bhke, mask).mean(1)
+            record.append(weights_bqk.view(*x_rqd.shape[:2], -1))
+        return self._attend(query_bhqe, memory, mask).view_as(x_rqd)
+
+    def keys_and_values(self, memory_bkd: Float[Tensor, "b k d"]) -> KeysValues:
+        """The keys and values of a memory, to attend to with `cross` as often as needed."""
+        projected = self._project(memory_bkd, self.widths[0], sum(self.widths))
+        keys, values = torch.split(projected, self.widths[1:], -1)
+        return KeysValues(self._heads(keys), self._heads(values))
+
+    def _project(self, x: Tensor, start: int, end: int) -> Tensor:
+        bias = None if self.input.bias is None else self.input.bias[start:end]
+        return functional.linear(x, self.input.weight[start:end], bias)
+
+    def _heads(self, x_bkd: Tensor) -> Tensor:
+        return x_bkd.view(*x_bkd.shape[:2], self.num_heads, -1).transpose(1, 2)
+
+    def _attend(self, query: Tensor, seen: KeysValues, mask: Tensor | None) -> Tensor:
+        out_bhqw = attend_fast(
+            query,
+            seen.key_bhke,
+            seen.value_bhkw,
+            mask,
+            dropout=self.dropout if self.training else 0.0,
+            masked_are_finite=seen.masked_are_finite,
+        )
+        y: Tensor = self.output(out_bhqw.transpose(1, 2).flatten(-2))
+        return y
