@@ -164,7 +164,7 @@ def _refuse_with_resume(**options: object) -> None:
             raise RegardError(
                 "cannot go with --resume",
                 where=f"--{name.replace('_', '-')}",
-                hint="regard train RUN --resume goes on in the run folder RUN",
+                hint="regard train RUN --resume goes on in the run folder RUN as it was.",
             )
 
 

@@ -26,7 +26,9 @@ def preset_names() -> list[str]:
     return [name for name in order if name in found] + sorted(found - set(order))
 
 
-def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(
+    name_or_path: str, overrides: Sequence[str] = (), *, only: Sequence[str] = ()
+) -> Recipe:
     """The recipe of a preset's name, of a TOML file, or of a run folder, with changes.
 
     A preset's name wins over a file of the same name; write `./base` for the file. What a
@@ -38,16 +40,19 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
         overrides: `key=value` with a dotted key; the value is TOML, or else a plain string.
             A table whose `kind` is set to another starts from that kind's defaults. Of two
             values for one key the later wins.
+        only: the tables or keys that `overrides` may change, such as `decoding`; all if empty.
 
     Raises:
         RecipeError: there is no such recipe, or it has an unknown key, a wrong type or an
-            impossible combination; one line a mistake.
+            impossible combination, one line a mistake; or `only` forbids a change.
         RunFolderError: it is a folder, and no run folder or a damaged one.
     """
     raw, source = _find(name_or_path)
     table = _parse(raw, source)
     changes: Table = {}
     changed = [_set(changes, override) for override in overrides]
+    if only:
+        _refuse_others(changed, only)
     # Whether a preset is right by itself is not asked: what is laid over it may complete it.
     merged = _merge(Recipe, Recipe().model_dump(), table)
     merged = _merge(Recipe, merged, changes)
@@ -70,11 +75,11 @@ def _find(name_or_path: str) -> tuple[bytes, str]:
         except OSError as error:
             raise RecipeError(f"cannot be read: {error.strerror}", where=name_or_path) from None
     near = difflib.get_close_matches(name_or_path, preset_names(), n=1)
-    known = f"recipes: {', '.join(preset_names())}; or give a TOML file or a run folder"
+    known = f"Recipes: {', '.join(preset_names())}. Or give a TOML file or a run folder."
     raise RecipeError(
         "no such recipe, file or run folder",
         where=name_or_path or '""',
-        hint=f"did you mean {near[0]}? {known}" if near else known,
+        hint=f"Did you mean {near[0]}? {known}" if near else known,
     )
 
 
@@ -90,7 +95,7 @@ def _parse(raw: bytes, source: str) -> Table:
         raise RecipeError(
             f"not valid TOML: {problem}",
             where=f"{source}{place}",
-            hint="a line is key = value, a text value is in quotes, a table starts with [name]",
+            hint="A line is key = value, a text value is in quotes, a table starts with [name].",
         ) from None
 
 
@@ -112,7 +117,7 @@ def _set(changes: Table, override: str) -> str:
         raise RecipeError(
             f"expected key=value, got {override!r}",
             where="--set",
-            hint="for example --set training.max_steps=1000",
+            hint="For example --set training.max_steps=1000.",
         )
     table = changes
     for part in parts[:-1]:
@@ -121,6 +126,17 @@ def _set(changes: Table, override: str) -> str:
         table = table[part]
     table[parts[-1]] = _value(text)
     return ".".join(parts)
+
+
+def _refuse_others(changed: Sequence[str], only: Sequence[str]) -> None:
+    """Refuse a change outside the tables and keys of `only`."""
+    for key in changed:
+        if not any(f"{key}.".startswith(f"{allowed}.") for allowed in only):
+            raise RecipeError(
+                f"only {', '.join(only)} can be changed here",
+                where=f"--set {key}",
+                hint="The rest was settled when the run was trained.",
+            )
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever TOML can hold

@@ -1,0 +1,181 @@
+"""What a report about a problem needs: versions, devices, threads, speed, what is missing."""
+
+import json
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import regard
+
+REQUIRED = (
+    "torch",
+    "numpy",
+    "tokenizers",
+    "safetensors",
+    "pydantic",
+    "cyclopts",
+    "rich",
+    "sacrebleu",
+    "jaxtyping",
+)
+OPTIONAL = {
+    "zstandard": "to read .zst files: python -m pip install 'regard[zst]'",
+    "tensorboard": "to write TensorBoard events: python -m pip install 'regard[tensorboard]'",
+}
+
+Findings = dict[str, Any]
+
+
+def examine(*, measure: bool = True) -> Findings:
+    """Look at this machine and this installation.
+
+    Args:
+        measure: also measure float32 against bfloat16, as training does (a second or so).
+    """
+    findings: Findings = {
+        "regard": regard.__version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "system": platform.platform(),
+        "packages": {name: _version(name) for name in REQUIRED},
+        "extras": {name: _version(name) for name in OPTIONAL},
+        "cpu": _cpu_model(),
+        "cores": {
+            "machine": os.cpu_count(),
+            "usable": _usable_cores(),
+            "container_limit": _container_cores(),
+        },
+        "memory": _memory(),
+        "environment": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+        },
+    }
+    return findings | _examine_torch(measure)
+
+
+def to_json(findings: Findings) -> str:
+    """The findings as JSON text."""
+    return json.dumps(findings, indent=2, ensure_ascii=False)
+
+
+def format_findings(findings: Findings) -> str:
+    """The findings as plain text to paste, one `name  value` a line, what is missing last."""
+    cores, memory = findings["cores"], findings["memory"]
+    rows = [(name, findings[name]) for name in ("regard", "python", "system")]
+    rows += [
+        (name, version or "MISSING")
+        for name, version in findings["packages"] | findings["extras"].items()
+    ]
+    limit = cores["container_limit"]
+    rows += [
+        ("cpu", findings["cpu"]),
+        (
+            "cores",
+            f"{cores['usable']} usable of {cores['machine']}"
+            + (f", limited to {limit:g} by the container" if limit else ""),
+        ),
+        ("memory", ", ".join(f"{value:.1f} GiB {name}" for name, value in memory.items())),
+        *findings["environment"].items(),
+    ]
+    if "torch_problem" in findings:
+        rows.append(("torch", f"cannot be imported: {findings['torch_problem']}"))
+    else:
+        rows.append(("threads", str(findings["threads"])))
+        rows += [("gpu", gpu) for gpu in findings["gpus"]] or [("gpu", "none that torch can use")]
+    if "speed" in findings:
+        rows.append(("precision", findings["speed"]["summary"]))
+    missing = [f"  {name}, {use}" for name, use in _missing(findings).items()]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"{name:{width}}  {value}" for name, value in rows]
+    return "\n".join(lines + (["", "missing", *missing] if missing else []))
+
+
+def _missing(findings: Findings) -> dict[str, str]:
+    """What is not installed, and what it would be for."""
+    uses = dict.fromkeys(REQUIRED, "needed: python -m pip install regard") | OPTIONAL
+    found = findings["packages"] | findings["extras"]
+    return {name: use for name, use in uses.items() if found[name] is None}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _examine_torch(measure: bool) -> Findings:
+    """Threads, GPUs and speed; or why torch does not start, which a report must still say."""
+    try:
+        import torch  # noqa: PLC0415 - a broken torch is a finding, not a crash
+    except (ImportError, OSError) as error:
+        return {"torch_problem": str(error)}
+    cuda = torch.cuda
+    gpus = [
+        f"{cuda.get_device_name(index)}, "
+        f"{cuda.get_device_properties(index).total_memory / 2**30:.0f} GiB"
+        for index in range(cuda.device_count() if cuda.is_available() else 0)
+    ]
+    findings: Findings = {"threads": torch.get_num_threads(), "gpus": gpus}
+    if measure:
+        from regard.training.devices import choose_device  # noqa: PLC0415 - imports torch
+        from regard.training.precision import choose_precision  # noqa: PLC0415
+
+        device = choose_device("auto")
+        choice = choose_precision("auto", device)
+        findings["speed"] = {
+            "device": device.type,
+            "precision": choice.name,
+            "float32_gflops": choice.float32_gflops,
+            "bfloat16_gflops": choice.bfloat16_gflops,
+            "summary": str(choice),
+        }
+    return findings
+
+
+def _cpu_model() -> str:
+    for line in _lines("/proc/cpuinfo"):
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _container_cores() -> float | None:
+    """The cores that a container's quota amounts to; None without one."""
+    for line in _lines("/sys/fs/cgroup/cpu.max"):
+        quota, period = line.split()
+        return None if quota == "max" else int(quota) / int(period)
+    return None
+
+
+def _memory() -> dict[str, float]:
+    """Memory in GiB: in all, available, and the container's limit where it has one."""
+    wanted = {"MemTotal": "in all", "MemAvailable": "available"}
+    memory = {}
+    for line in _lines("/proc/meminfo"):
+        name, _, value = line.partition(":")
+        if name in wanted:
+            memory[wanted[name]] = int(value.split()[0]) / 2**20
+    for line in _lines("/sys/fs/cgroup/memory.max"):
+        if line.strip() != "max":
+            memory["allowed by the container"] = int(line) / 2**30
+    return memory
+
+
+def _lines(path: str) -> list[str]:
+    """The lines of a file of the system; none where there is no such file."""
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
