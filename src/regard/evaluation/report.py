@@ -1,0 +1,246 @@
+"""A run as one page to read: report.html, which needs no other file and no network."""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from regard.evaluation.chart import Chart, Series, draw, short_count, short_rate
+from regard.evaluation.page import page
+from regard.evaluation.records import Record, curve, of_event
+from regard.evaluation.samples import sample_section
+from regard.weights.files import write_file
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """A part of the model: its name, its shape in words, and how many parameters it has."""
+
+    part: str
+    shape: str
+    count: int
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """All that a report shows; whatever is empty leaves its section out.
+
+    Args:
+        title: the run's name.
+        description: a sentence on what it is.
+        records: the records of metrics.jsonl.
+        parameters: the parts of the model; tied weights counted once.
+        facts: what made it, in order: versions, machine, time taken, data.
+        recipe: the resolved recipe, in TOML.
+        commands: what to type next.
+    """
+
+    title: str
+    description: str = ""
+    records: Sequence[Record] = ()
+    parameters: Sequence[ParameterRow] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    recipe: str = ""
+    commands: Sequence[str] = ()
+
+
+def write_report(path: Path, data: ReportData) -> None:
+    """Write the page, in one step; every text in it is escaped.
+
+    Raises:
+        RunFolderError: it can't be written.
+    """
+    # A lone surrogate from a damaged text would stop the page from being written at all.
+    write_file(path, render_report(data).encode("utf-8", "replace"))
+
+
+def render_report(data: ReportData) -> str:
+    """The page as HTML."""
+    validations = of_event(data.records, "valid")
+    tests = of_event(data.records, "test")
+    lead = f'<p class="lead">{_text(data.description)}</p>' if data.description else ""
+    body = [
+        f'<p class="over">regard · training report</p><h1>{_text(data.title)}</h1>{lead}',
+        _tiles(data, validations, tests),
+        _section("How it learned", _charts(data.records, validations), wrap="charts"),
+        _section(
+            "What it said",
+            sample_section(validations),
+            wrap="samples",
+            note="Sentences that it never trained on, and what it made of them at each step, the "
+            "latest first. Underlined: words that the reference hasn't at that place. A bar: "
+            "words are left out.",
+        ),
+        _section("Scores", _scores(validations, tests), wrap="card scroll"),
+        _section("Parameters", _parameters(data.parameters), wrap="card scroll"),
+        _section("What made it", _facts(data), wrap="card scroll"),
+        _section("Next", _commands(data.commands), wrap="card scroll"),
+        "<footer>Written by regard. This file is complete: it loads nothing.</footer>",
+    ]
+    return page(f"{data.title}: training report", "\n".join(part for part in body if part))
+
+
+def _section(title: str, content: str, *, wrap: str, note: str = "") -> str:
+    if not content:
+        return ""
+    above = f'<p class="lead">{_text(note)}</p>' if note else ""
+    return f'<section><h2>{title}</h2>{above}<div class="{wrap}">{content}</div></section>'
+
+
+def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Record]) -> str:
+    tiles: list[tuple[str, str, str]] = []
+    for name, key, digits in (
+        ("BLEU", "bleu", 1),
+        ("chrF", "chrf", 1),
+        ("Perplexity", "perplexity", 2),
+    ):
+        if found := curve(tests, key):
+            tiles.append((name, f"{found[-1][1]:.{digits}f}", "on the test split"))
+        elif found := curve(validations, key):
+            best = (min if key == "perplexity" else max)(found, key=lambda point: point[1])
+            tiles.append((name, f"{best[1]:.{digits}f}", f"best validation, step {best[0]:,}"))
+    if data.parameters:
+        total = sum(row.count for row in data.parameters)
+        tiles.append(("Parameters", short_count(total), f"{total:,}"))
+    trained = of_event(data.records, "train")
+    if trained:
+        epoch = curve(trained[-1:], "epoch")
+        of = f"in epoch {epoch[0][1] + 1:.0f}" if epoch else "of the optimizer"
+        tiles.append(("Steps", f"{int(trained[-1].get('step') or 0):,}", of))
+    speeds = sorted(value for _, value in curve(trained, "tokens_per_second"))
+    if speeds:
+        middle = speeds[len(speeds) // 2]
+        tiles.append(("Speed", f"{middle:,.0f}", "target tokens a second, median"))
+    cells = [
+        f'<div class="tile"><div class="name">{_text(name)}</div>'
+        f'<div class="value">{_text(value)}</div><div class="of">{_text(of)}</div></div>'
+        for name, value, of in tiles
+    ]
+    return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
+
+
+def _charts(records: Sequence[Record], validations: Sequence[Record]) -> str:
+    trained = of_event(records, "train")
+    marks = [
+        (int(record.get("step") or 0), f"resumed at step {int(record.get('step') or 0):,}")
+        for record in of_event(records, "resume")
+    ]
+    plain = bool(curve(trained, "nll"))
+    charts = [
+        Chart(
+            "Loss",
+            [
+                Series("training", curve(trained, "nll", "loss")),
+                Series("validation", curve(validations, "loss"), colour=2, dots=True),
+            ],
+            show=lambda value: f"{value:.3g}",
+            note="Natural logarithm, per target token. "
+            + (
+                "Training has dropout, validation has none."
+                if plain
+                else "Training counts label smoothing and has dropout, validation has neither."
+            )
+            + (" Dashed: resumed there." if marks else ""),
+            marks=marks,
+        ),
+        Chart(
+            "Translation, validation text",
+            [
+                Series("BLEU", curve(validations, "bleu"), dots=True),
+                Series("chrF", curve(validations, "chrf"), colour=2, dots=True),
+            ],
+            show=lambda value: f"{value:.3g}",
+            note="Of plain text, by sacreBLEU; higher is better.",
+            from_zero=True,
+            marks=marks,
+        ),
+        Chart(
+            "Learning rate",
+            [Series("rate", curve(trained, "learning_rate"))],
+            show=short_rate,
+            from_zero=True,
+            marks=marks,
+        ),
+        Chart(
+            "Speed",
+            [Series("target tokens a second", curve(trained, "tokens_per_second"))],
+            show=short_count,
+            from_zero=True,
+            marks=marks,
+        ),
+    ]
+    return "".join(draw(chart) for chart in charts)
+
+
+def _scores(validations: Sequence[Record], tests: Sequence[Record]) -> str:
+    records = [("Test", record) for record in tests[-1:]]
+    if validations:
+        best = max(validations, key=lambda record: record.get("bleu") or 0.0)
+        records.append((f"Validation, step {int(best.get('step') or 0):,}", best))
+    rows = []
+    for where, record in records:
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"), ("Perplexity", "perplexity")):
+            for _, value in curve([record], key):
+                how = record.get(f"{key}_signature") or (
+                    "unsmoothed, per target token" if key == "perplexity" else ""
+                )
+                rows.append(
+                    f'<tr><td>{_text(where)}</td><td>{name}</td><td class="number">{value:.2f}'
+                    f"</td><td><code>{_text(str(how))}</code></td></tr>"
+                )
+    if not rows:
+        return ""
+    head = '<tr><th>Text</th><th>Measure</th><th class="number">Score</th><th>How</th></tr>'
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _parameters(parameters: Sequence[ParameterRow]) -> str:
+    if not parameters:
+        return ""
+    total = sum(row.count for row in parameters)
+    widest = max(1, *(row.count for row in parameters))
+    rows = [
+        f"<tr><td>{_text(row.part)}</td><td><code>{_text(row.shape)}</code></td>"
+        f'<td class="number">{row.count:,}</td><td class="share">'
+        + (
+            f'<span class="bar" style="width:{100 * row.count / widest:.1f}%"></span>'
+            if row.count
+            else ""
+        )
+        + "</td></tr>"
+        for row in parameters
+    ]
+    rows.append(
+        f'<tr class="total"><td>Total</td><td></td><td class="number">{total:,}</td>'
+        '<td class="share"></td></tr>'
+    )
+    head = (
+        '<tr><th>Part</th><th>Shape</th><th class="number">Parameters</th>'
+        '<th class="share"></th></tr>'
+    )
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _facts(data: ReportData) -> str:
+    rows = "".join(
+        f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>"
+        for name, value in data.facts.items()
+    )
+    table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
+    if not data.recipe:
+        return table
+    recipe = re.sub(
+        r"(?m)^\[.*\]$",
+        lambda found: f'<span class="section">{found[0]}</span>',
+        _text(data.recipe),
+    )
+    return f"{table}<details><summary>The recipe</summary><pre>{recipe}</pre></details>"
+
+
+def _commands(commands: Sequence[str]) -> str:
+    return f"<pre>{_text(chr(10).join(commands))}</pre>" if commands else ""
+
+
+def _text(words: str) -> str:
+    return html.escape(words, quote=True)
