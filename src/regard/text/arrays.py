@@ -1,0 +1,179 @@
+"""The tokenised corpus on the disk: memory-mapped arrays, written and read in bounded memory."""
+
+import mmap
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.integer[Any]]
+Indices = npt.NDArray[np.int64]
+
+LINES_FILE = "lines.bin"
+
+
+def token_type(vocabulary_size: int) -> str:
+    """Return the name of the smallest of the two types that hold every id of a vocabulary."""
+    return "uint16" if vocabulary_size <= 1 << 16 else "uint32"
+
+
+class Mapped:
+    """An array in a file, of which only the parts in use are in memory."""
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        with path.open("rb") as stream:
+            self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        self.array: Integers = np.frombuffer(self._map, dtype=dtype)
+
+    def release(self) -> None:
+        """Let go of the pages that were read; they are read again when they are needed."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class Side:
+    """One side of a corpus: the ids of all its sentences end to end, without control tokens."""
+
+    def __init__(self, folder: Path, name: str, dtype: str) -> None:
+        self.tokens = Mapped(folder / f"{name}.tokens.bin", dtype)
+        self.offsets = Mapped(folder / f"{name}.offsets.bin", "int64")
+
+    def ids(self, index: int) -> Integers:
+        """Return the ids of one sentence, without a copy."""
+        start, end = self.offsets.array[index : index + 2].tolist()
+        return self.tokens.array[start:end]
+
+    def lengths(self, indices: Indices) -> Indices:
+        """Return how many ids each of these sentences has."""
+        offsets = self.offsets.array
+        return cast(Indices, offsets[indices + 1] - offsets[indices])
+
+    def gather(self, indices: Indices) -> tuple[Integers, Indices]:
+        """Return the ids of these sentences end to end, and the length of each."""
+        starts = self.offsets.array[indices]
+        lengths = self.offsets.array[indices + 1] - starts
+        shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        return self.tokens.array[shift + np.arange(len(shift))], cast(Indices, lengths)
+
+    def release(self) -> None:
+        """Let go of the pages that were read."""
+        self.tokens.release()
+        self.offsets.release()
+
+
+class SideWriter:
+    """Writes one side of a corpus, chunk by chunk."""
+
+    def __init__(self, folder: Path, name: str, dtype: str) -> None:
+        self._dtype = dtype
+        self._tokens: BinaryIO = (folder / f"{name}.tokens.bin").open("wb")
+        self._offsets: BinaryIO = (folder / f"{name}.offsets.bin").open("wb")
+        self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
+        self.total = 0
+
+    def write(self, sentences: Sequence[Sequence[int]]) -> None:
+        """Append sentences."""
+        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        ids = np.fromiter(
+            chain.from_iterable(sentences), dtype=self._dtype, count=int(lengths.sum())
+        )
+        self._tokens.write(ids.tobytes())
+        self._offsets.write((self.total + np.cumsum(lengths)).tobytes())
+        self.total += len(ids)
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._tokens.close()
+        self._offsets.close()
+
+
+class CorpusWriter:
+    """Writes tokenised pairs into a folder, chunk by chunk."""
+
+    def __init__(self, folder: Path, source_vocabulary: int, target_vocabulary: int) -> None:
+        self._source = SideWriter(folder, "source", token_type(source_vocabulary))
+        self._target = SideWriter(folder, "target", token_type(target_vocabulary))
+        self._lines: BinaryIO = (folder / LINES_FILE).open("wb")
+
+    def write(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        lines: Sequence[int],
+    ) -> None:
+        """Append pairs, each with the line that it comes from."""
+        self._source.write(sources)
+        self._target.write(targets)
+        self._lines.write(np.array(lines, dtype=np.int64).tobytes())
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._source.close()
+        self._target.close()
+        self._lines.close()
+
+
+class Corpus:
+    """Tokenised pairs in their order in the training files; indices count from 0.
+
+    Args:
+        folder: where the arrays lie.
+        source_type: the type of the source ids, as `token_type` names it.
+        target_type: the same for the target.
+        files: the name of each training file (or pair of files), for messages.
+        file_pairs: how many pairs of each file are in the corpus.
+        fingerprint: what the text, the tokenizers and the filters were; two corpora with the
+            same one hold the same pairs in the same order.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        source_type: str,
+        target_type: str,
+        files: Sequence[str],
+        file_pairs: Sequence[int],
+        fingerprint: str,
+    ) -> None:
+        self.source = Side(folder, "source", source_type)
+        self.target = Side(folder, "target", target_type)
+        self.files = tuple(files)
+        self.file_bounds: tuple[int, ...] = (0, *np.cumsum(file_pairs).tolist())
+        self.fingerprint = fingerprint
+        self._lines = Mapped(folder / LINES_FILE, "int64")
+
+    def __len__(self) -> int:
+        return self.file_bounds[-1]
+
+    def source_ids(self, index: int) -> Integers:
+        """Return the source ids of a pair, without control tokens and without a copy."""
+        return self.source.ids(index)
+
+    def target_ids(self, index: int) -> Integers:
+        """Return the target ids of a pair, without control tokens and without a copy."""
+        return self.target.ids(index)
+
+    @property
+    def source_lengths(self) -> Indices:
+        """The number of source ids of every pair; made anew, 8 bytes a pair."""
+        return cast(Indices, np.diff(self.source.offsets.array))
+
+    @property
+    def target_lengths(self) -> Indices:
+        """The number of target ids of every pair; made anew, 8 bytes a pair."""
+        return cast(Indices, np.diff(self.target.offsets.array))
+
+    def line(self, index: int) -> tuple[str, int]:
+        """Return the training file that a pair came from, and its line there, counted from 1."""
+        file = int(np.searchsorted(self.file_bounds, index, side="right")) - 1
+        return self.files[file], int(self._lines.array[index])
+
+    def release(self) -> None:
+        """Let go of the pages that were read, so that a pass over the corpus stays small."""
+        self.source.release()
+        self.target.release()
+        self._lines.release()

@@ -1,0 +1,347 @@
+"""From raw parallel text to tokenised arrays: all of it checked first, and made only once."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.errors import DataError
+from regard.text.arrays import Corpus, CorpusWriter, token_type
+from regard.text.config import DataConfig, VocabularyConfig
+from regard.text.inputs import PairFile, training_files, validation_file
+from regard.text.survey import Log, Survey, is_empty, survey
+from regard.text.tokenizer import Tokenizer
+
+FORMAT = 1
+INDEX_FILE = "corpus.json"
+CHUNK_PAIRS = 4096
+SAMPLE_CHARACTERS = 100_000_000
+SMALL_DIFFERENCE = 10
+SMALLEST_VALIDATION = 100
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of the two sides; the same one twice where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share one vocabulary."""
+        return self.source is self.target or self.source.to_bytes() == self.target.to_bytes()
+
+
+@dataclass(frozen=True)
+class ValidationSet:
+    """The text to validate on, untouched; line N of the target translates line N of the source."""
+
+    source_lines: list[str]
+    target_lines: list[str]
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """All that training needs of the text.
+
+    `counts` says what became of the pairs of the training files: `read` = `kept` + `empty` +
+    `too_long` + `ratio` + `held_out`.
+    """
+
+    tokenizers: Tokenizers
+    train: Corpus
+    valid: ValidationSet
+    counts: dict[str, int]
+
+
+def prepare_corpus(
+    config: DataConfig,
+    vocabulary: VocabularyConfig,
+    folder: Path,
+    *,
+    tokenizers: Tokenizers | None = None,
+    log: Log,
+) -> PreparedData:
+    """Check all text, train the vocabulary, filter, tokenise; or open what is there already.
+
+    Everything is read once before anything is made, so that a fault in the last line is found
+    first. Files are read in streams and tokenised in chunks: memory does not grow with the
+    number of pairs. The result lies in `folder` and is used again as long as the contents of the
+    files, the filters and the vocabulary's settings stay the same.
+
+    Args:
+        config: the files and the filters.
+        vocabulary: what to train; not looked at where tokenizers are given.
+        folder: where the arrays go; made if missing. Only one process may prepare at a time.
+        tokenizers: use these instead of training new ones (fine-tuning).
+        log: is told, a line at a time, what was found, left out and made.
+
+    Raises:
+        DataError: a file is missing, empty, damaged, not UTF-8, or does not match its partner;
+            or no pair is left.
+    """
+    files = training_files(config)
+    valid_file = validation_file(config)
+    key = _key(config, vocabulary, files, valid_file, tokenizers)
+    if _is_current(folder, key):
+        log(f"text: nothing changed, using what is prepared in {folder}")
+        return _opened(folder, files)
+    found = survey(files, config.valid_pairs if valid_file is None else 0, log)
+    valid = None if valid_file is None else _read_validation(valid_file, log)
+    if tokenizers is None:
+        tokenizers = _train_tokenizers(files, found, vocabulary, log)
+    partial = folder / "partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    writer = CorpusWriter(partial, tokenizers.source.size, tokenizers.target.size)
+    tally = _Tally(config, found if valid is None else None)
+    file_pairs = [_tokenise(file, tokenizers, tally, writer) for file in files]
+    writer.close()
+    _report(tally, files, log)
+    if valid is None:
+        valid = _held_out_set(tally, found, files, log)
+    _write_index(partial, key, tokenizers, valid, file_pairs, tally)
+    _install(partial, folder)
+    return _opened(folder, files)
+
+
+def _key(
+    config: DataConfig,
+    vocabulary: VocabularyConfig,
+    files: tuple[PairFile, ...],
+    valid_file: PairFile | None,
+    tokenizers: Tokenizers | None,
+) -> dict[str, Any]:
+    """Return all that the prepared corpus depends on, as JSON holds it."""
+    made_by: dict[str, Any] = {"kind": vocabulary.kind, "size": vocabulary.size,
+                               "joint": vocabulary.joint}  # fmt: skip
+    if tokenizers is not None:
+        made_by = {"source": _sha(tokenizers.source), "target": _sha(tokenizers.target)}
+    return {
+        "format": FORMAT,
+        "train": [file.fingerprint() for file in files],
+        "valid": config.valid_pairs if valid_file is None else valid_file.fingerprint(),
+        "max_tokens": config.max_tokens,
+        "max_ratio": config.max_ratio,
+        "vocabulary": made_by,
+    }
+
+
+def _sha(tokenizer: Tokenizer) -> str:
+    return hashlib.sha256(tokenizer.to_bytes()).hexdigest()
+
+
+def _is_current(folder: Path, key: dict[str, Any]) -> bool:
+    try:
+        index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+        return bool(
+            index["key"] == key
+            and all((folder / name).stat().st_size == size for name, size in index["sizes"].items())
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _opened(folder: Path, files: tuple[PairFile, ...]) -> PreparedData:
+    index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    source = Tokenizer.load(folder / "source.tokenizer.json")
+    target = source
+    if not index["joint"]:
+        target = Tokenizer.load(folder / "target.tokenizer.json")
+    valid = json.loads((folder / "valid.json").read_text(encoding="utf-8"))
+    return PreparedData(
+        tokenizers=Tokenizers(source, target),
+        train=Corpus(
+            folder,
+            source_type=token_type(source.size),
+            target_type=token_type(target.size),
+            files=[file.name for file in files],
+            file_pairs=index["file_pairs"],
+            fingerprint=index["fingerprint"],
+        ),
+        valid=ValidationSet(valid["source"], valid["target"]),
+        counts=index["counts"],
+    )
+
+
+def _read_validation(file: PairFile, log: Log) -> ValidationSet:
+    pairs = list(file.pairs())
+    if all(map(is_empty, pairs)):
+        raise DataError("every pair of the validation text has an empty side", where=file.name)
+    log(f"text: {len(pairs):,} validation pairs in {file.name}")
+    return ValidationSet([source for source, _ in pairs], [target for _, target in pairs])
+
+
+def _train_tokenizers(
+    files: tuple[PairFile, ...], found: Survey, config: VocabularyConfig, log: Log
+) -> Tokenizers:
+    stride = max(1, -(-found.characters // SAMPLE_CHARACTERS))
+    if stride > 1:
+        log(
+            f"vocabulary: the text has {found.characters:,} characters; "
+            f"learning from one pair in {stride}"
+        )
+
+    def sample(sides: tuple[int, ...]) -> Iterator[str]:
+        for file in files:
+            for pair in islice(file.pairs(), 0, None, stride):
+                if not found.holds_out(pair[0]):
+                    yield from (pair[side] for side in sides)
+
+    if config.joint:
+        both = Tokenizer.train(sample((0, 1)), config)
+        _announce_vocabulary("both sides", both, config, log)
+        return Tokenizers(both, both)
+    source = Tokenizer.train(sample((0,)), config)
+    _announce_vocabulary("the source", source, config, log)
+    target = Tokenizer.train(sample((1,)), config)
+    _announce_vocabulary("the target", target, config, log)
+    return Tokenizers(source, target)
+
+
+def _announce_vocabulary(
+    sides: str, tokenizer: Tokenizer, config: VocabularyConfig, log: Log
+) -> None:
+    less = ""
+    if tokenizer.size < config.size:
+        less = f" ({config.size:,} were asked for; the text supplies no more)"
+    log(f"vocabulary: {tokenizer.size:,} entries for {sides}, {config.kind}{less}")
+
+
+class _Tally:
+    """Decides which pairs are fit to train on, and counts the others by reason."""
+
+    def __init__(self, config: DataConfig, found: Survey | None) -> None:
+        self._config = config
+        self._found = found
+        self.held_out: list[tuple[str, str]] = []
+        self.counts = dict.fromkeys(("read", "kept", "empty", "too_long", "ratio", "held_out"), 0)
+
+    def keeps(self, pair: tuple[str, str], source: int, target: int) -> bool:
+        """Judge a pair by its text and its numbers of tokens."""
+        verdict = self._verdict(pair, max(source, target), min(source, target))
+        self.counts["read"] += 1
+        self.counts[verdict] += 1
+        return verdict == "kept"
+
+    def _verdict(self, pair: tuple[str, str], longer: int, shorter: int) -> str:
+        if is_empty(pair):
+            return "empty"
+        if longer > self._config.max_tokens:
+            return "too_long"
+        if longer > shorter * self._config.max_ratio and longer - shorter > SMALL_DIFFERENCE:
+            return "ratio"
+        if self._found is not None and self._found.holds_out(pair[0]):
+            if len(self.held_out) < self._found.hold_out:
+                self.held_out.append(pair)
+            return "held_out"
+        return "kept"
+
+    def reasons(self) -> str:
+        """Say how many pairs were left out for which reason."""
+        said = {
+            "empty": "with an empty side",
+            "too_long": f"with more than {self._config.max_tokens:,} tokens",
+            "ratio": f"with a length ratio over {self._config.max_ratio:g}",
+        }
+        return ", ".join(
+            f"{self.counts[reason]:,} {words}"
+            for reason, words in said.items()
+            if self.counts[reason]
+        )
+
+
+def _tokenise(file: PairFile, tokenizers: Tokenizers, tally: _Tally, writer: CorpusWriter) -> int:
+    """Write the fit pairs of a file; return how many they are."""
+    kept = 0
+    first_line = 1
+    pairs = file.pairs()
+    while chunk := list(islice(pairs, CHUNK_PAIRS)):
+        sources = tokenizers.source.encode_batch([source for source, _ in chunk])
+        targets = tokenizers.target.encode_batch([target for _, target in chunk])
+        rows = [
+            row
+            for row, pair in enumerate(chunk)
+            if tally.keeps(pair, len(sources[row]), len(targets[row]))
+        ]
+        writer.write(
+            [sources[row] for row in rows],
+            [targets[row] for row in rows],
+            [first_line + row for row in rows],
+        )
+        kept += len(rows)
+        first_line += len(chunk)
+    return kept
+
+
+def _report(tally: _Tally, files: tuple[PairFile, ...], log: Log) -> None:
+    counts = tally.counts
+    reasons = tally.reasons()
+    if not counts["kept"]:
+        held_out = f", {counts['held_out']:,} held out for validation"
+        raise DataError(
+            f"no pair is left to train on, of {counts['read']:,}: "
+            f"{reasons}{held_out if counts['held_out'] else ''}",
+            where=", ".join(file.name for file in files),
+            hint="raise data.max_tokens or data.max_ratio, or look at the files",
+        )
+    if reasons:
+        left_out = counts["read"] - counts["kept"] - counts["held_out"]
+        log(f"text: left out {left_out:,} of {counts['read']:,} pairs: {reasons}")
+    log(f"text: {counts['kept']:,} pairs to train on")
+
+
+def _held_out_set(
+    tally: _Tally, found: Survey, files: tuple[PairFile, ...], log: Log
+) -> ValidationSet:
+    """Return the pairs held out; of a text too small for that, its first pairs."""
+    pairs = tally.held_out
+    if pairs:
+        log(f"text: held {tally.counts['held_out']:,} pairs out, validating on {len(pairs):,}")
+    else:
+        pairs = [pair for pair in islice(files[0].pairs(), CHUNK_PAIRS) if not is_empty(pair)]
+        pairs = pairs[:SMALLEST_VALIDATION]
+        log(
+            f"text: {found.pairs:,} pairs are too few to hold any out; validating on "
+            f"{len(pairs):,} training pairs, so the figures say nothing of unseen text"
+        )
+    return ValidationSet([source for source, _ in pairs], [target for _, target in pairs])
+
+
+def _write_index(
+    partial: Path,
+    key: dict[str, Any],
+    tokenizers: Tokenizers,
+    valid: ValidationSet,
+    file_pairs: list[int],
+    tally: _Tally,
+) -> None:
+    """Write the tokenizers, the validation text and, of all of it, the index."""
+    tokenizers.source.save(partial / "source.tokenizer.json")
+    if not tokenizers.joint:
+        tokenizers.target.save(partial / "target.tokenizer.json")
+    lines = {"source": valid.source_lines, "target": valid.target_lines}
+    (partial / "valid.json").write_text(json.dumps(lines), encoding="utf-8")
+    made_of = [key, _sha(tokenizers.source), _sha(tokenizers.target), file_pairs]
+    index = {
+        "key": key,
+        "fingerprint": hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest(),
+        "joint": tokenizers.joint,
+        "file_pairs": file_pairs,
+        "counts": tally.counts,
+        "sizes": {path.name: path.stat().st_size for path in sorted(partial.iterdir())},
+    }
+    (partial / INDEX_FILE).write_text(json.dumps(index, indent=1), encoding="utf-8")
+
+
+def _install(partial: Path, folder: Path) -> None:
+    """Move the finished files into their place; without an index, no half of them is believed."""
+    (folder / INDEX_FILE).unlink(missing_ok=True)
+    for path in sorted(partial.iterdir(), key=lambda path: path.name == INDEX_FILE):
+        path.replace(folder / path.name)
+    partial.rmdir()
