@@ -46,6 +46,8 @@ def _mistake(detail: ErrorDetails, source: str, changed: Sequence[str]) -> tuple
         key = f"{key}.kind"
     else:
         problem = _wrong_value(key, field, detail["input"])
+    if detail["type"] == "value_error":
+        return _where_together(key, problem, source, changed), problem
     return _where(key, source, changed), problem
 
 
@@ -78,17 +80,26 @@ def _locate(
 
 
 def _where(key: str, source: str, changed: Sequence[str]) -> str:
-    """The option that a mistake comes from, or else the file and the key."""
+    """The option that a value comes from, or else the file and the key."""
+    for option in changed:
+        if option == key or key.startswith(f"{option}."):
+            return f"--set {key}"
+        if option.startswith(f"{key}."):
+            return f"--set {option}"
+    return f"{source}: {key}"
+
+
+def _where_together(key: str, problem: str, source: str, changed: Sequence[str]) -> str:
+    """The options that a combination comes from, or else the file and the table."""
     options = [
         option
         for option in dict.fromkeys(changed)
-        if option == key or option.startswith(f"{key}.") or key.startswith(f"{option}.")
+        if f"{option}.".startswith(f"{key}." if key else "")
+        and option.rpartition(".")[2] in problem
     ]
-    if not options:
-        return f"{source}: {key}" if key else source
-    if key in options or any(key.startswith(f"{option}.") for option in options):
-        return f"--set {key}"
-    return f"--set {', '.join(options)}"
+    if options:
+        return f"--set {', '.join(options)}"
+    return f"{source}: {key}" if key else source
 
 
 def _unknown_key(key: str, model: type[BaseModel], kind: str | None) -> str:

@@ -1,0 +1,149 @@
+"""What a model is made of, for `regard info`: parts, shapes, parameters, where it is from."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.models.config import TransformerConfig
+from regard.models.count import Part, parameter_table
+from regard.recipes.load import load_recipe, preset_names
+from regard.recipes.recipe import Recipe
+from regard.text.tokenizer import Tokenizer
+from regard.weights.run_folder import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A model, trained or not yet, as `regard info` shows it.
+
+    `origin` says where it is from, and `notes` how its weights came about (empty for a recipe).
+    """
+
+    name: str
+    origin: str
+    recipe: Recipe
+    source_vocabulary: int
+    target_vocabulary: int
+    parts: list[Part]
+    notes: dict[str, str]
+
+    @property
+    def parameters(self) -> int:
+        """All parameters, a tied matrix counted once."""
+        return sum(part.parameters for part in self.parts)
+
+
+def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
+    """The model of a recipe or of a run; torch is not needed for a recipe.
+
+    Vocabularies are as large as the recipe asks, or in a run as its tokenizers are.
+
+    Raises:
+        RecipeError: there is no such recipe, or it is wrong.
+        RunFolderError: the run folder is damaged.
+        ModelError: three-way tying with vocabularies of two sizes.
+    """
+    recipe = load_recipe(name_or_path, overrides)
+    source_vocabulary = target_vocabulary = recipe.vocabulary.size
+    notes: dict[str, str] = {}
+    if name_or_path in preset_names():
+        origin = "a recipe that comes with regard"
+    elif Path(name_or_path).is_dir():
+        origin = "a run folder"
+        run = RunFolder.open(name_or_path, model=False)
+        files = run.tokenizer_files()
+        source_vocabulary = Tokenizer.from_bytes(files.source).size
+        target_vocabulary = Tokenizer.from_bytes(files.target).size
+        notes = run.model_notes() if run.has_model else {"model": "none saved yet"}
+    else:
+        origin = "a recipe file"
+    return Description(
+        name=name_or_path,
+        origin=origin,
+        recipe=recipe,
+        source_vocabulary=source_vocabulary,
+        target_vocabulary=target_vocabulary,
+        parts=parameter_table(recipe.model, source_vocabulary, target_vocabulary),
+        notes=notes,
+    )
+
+
+def to_json(description: Description) -> str:
+    """The description as JSON text; `parameters` is the number of all."""
+    return json.dumps(
+        {
+            "name": description.name,
+            "origin": description.origin,
+            "description": description.recipe.description,
+            "parameters": description.parameters,
+            "source_vocabulary": description.source_vocabulary,
+            "target_vocabulary": description.target_vocabulary,
+            "model": description.recipe.model.resolved().model_dump(mode="json"),
+            "parts": [
+                {
+                    "name": part.name,
+                    "shape": part.shape,
+                    "each": part.each,
+                    "copies": part.copies,
+                    "parameters": part.parameters,
+                }
+                for part in description.parts
+            ],
+            "notes": description.notes,
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def format_description(description: Description) -> str:
+    """The description as text: what it is, then a table of its parts."""
+    recipe = description.recipe
+    facts = {
+        description.name: description.origin,
+        "about": recipe.description,
+        "vocabulary": _vocabulary(description),
+        "model": _model(recipe.model),
+        **description.notes,
+        "parameters": f"{description.parameters:,} "
+        f"({description.parameters * 4 / 2**20:,.1f} MiB in float32)",
+    }
+    width = max(map(len, facts))
+    head = [f"{name:{width}}  {value}" for name, value in facts.items() if value]
+    return "\n".join([*head, "", *_table(description)])
+
+
+def _vocabulary(description: Description) -> str:
+    kind = description.recipe.vocabulary.kind
+    source, target = description.source_vocabulary, description.target_vocabulary
+    if description.recipe.vocabulary.joint:
+        return f"{source:,} entries, {kind}, of source and target together"
+    return f"{source:,} entries for the source, {target:,} for the target, {kind}"
+
+
+def _model(model: TransformerConfig) -> str:
+    return (
+        f"{model.encoder_layers} encoder and {model.decoder_layers} decoder layers, "
+        f"d_model {model.d_model}, {model.num_heads} heads of d_k {model.key_dim} and "
+        f"d_v {model.value_dim}, d_ff {model.d_ff} ({model.feed_forward}), "
+        f"{model.norm_position}-norm ({model.norm.kind}), {model.positions.kind} positions"
+    )
+
+
+def _table(description: Description) -> list[str]:
+    """The parts in columns, the sum below."""
+    rows = [("part", "shapes (biases not shown)", "each", "copies", "parameters")]
+    rows += [
+        (part.name, part.shape, f"{part.each:,}", f"{part.copies}", f"{part.parameters:,}")
+        for part in description.parts
+    ]
+    rows.append(("all", "", "", "", f"{description.parameters:,}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.ljust(width) if column < 2 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
