@@ -1,0 +1,49 @@
+"""What a search finds, and how it is scored."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from regard.shapes import Bool, Float, Tensor
+
+# The attention that a source token is taken to have had at least: a logarithm needs one.
+_ATTENTION_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation that a search came to.
+
+    `tokens` hold neither the start nor the end token. `log_prob` is the natural logarithm of the
+    probability of the tokens and, when `finished`, of the end token; `score` is what the
+    hypotheses were ranked by. `finished` is False when the search cut it: at the maximum length,
+    or because nothing was allowed to follow. `attention_ts` holds for every token the attention
+    over the source with which it was chosen, or None when it was not asked for.
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+    log_prob: float
+    finished: bool
+    attention_ts: Float[Tensor, "t s"] | None = field(default=None, compare=False)
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """`((5 + length) / 6) ** alpha`, the end token counted in the length.
+
+    Source: Wu et al. 2016, arXiv:1609.08144, equation 14.
+    """
+    return float(((5 + length) / 6) ** alpha)
+
+
+def coverage_penalty(
+    attention_rs: Float[Tensor, "r s"], source_rs: Bool[Tensor, "r s"]
+) -> Float[Tensor, " r"]:
+    """The sum over source tokens of log(min(attention received, 1)): 0 at best, else negative.
+
+    `attention_rs` is summed over target positions; `source_rs` is False at padding.
+
+    Source: Wu et al. 2016, arXiv:1609.08144, equation 14.
+    """
+    logs_rs = attention_rs.double().clamp(_ATTENTION_FLOOR, 1.0).log()
+    return torch.where(source_rs, logs_rs, 0.0).sum(-1)

@@ -1,0 +1,117 @@
+"""Force decoding: how likely a model finds translations that are given."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from regard.decoding.padding import padded, token_batches
+from regard.decoding.step import evaluating, full_precision
+from regard.models.transformer import Transformer
+from regard.shapes import Float, Tensor
+from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+
+# Logits that are in memory at once: a long target times a large vocabulary would not fit.
+_LOGITS = 2**24
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """How likely a target is, given its source.
+
+    `log_prob` is the natural logarithm of the probability, the end token included; `tokens`
+    counts the target tokens and the end token.
+    """
+
+    log_prob: float
+    tokens: int
+
+
+def perplexity(scores: Sequence[PairScore]) -> float:
+    """`exp(-log p / tokens)` of all together; infinity where that is too large for a float."""
+    log_prob = math.fsum(score.log_prob for score in scores)
+    try:
+        return math.exp(-log_prob / max(1, sum(score.tokens for score in scores)))
+    except OverflowError:
+        return math.inf
+
+
+@torch.inference_mode()
+def score_pairs(
+    models: Sequence[Transformer],
+    source_tokenizers: Sequence[Tokenizer],
+    target_tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    batch_tokens: int = 4096,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> list[PairScore]:
+    """Score pairs of a source and a target line, in their order; empty lines are scored too.
+
+    Args:
+        models: one, or an ensemble, whose probabilities are averaged.
+        source_tokenizers: one for each model.
+        batch_tokens: bounds the padded tokens of a batch, on the longer side.
+        on_batch: called after each batch with the number of pairs done and of all.
+
+    Raises:
+        ModelError: a line is longer than a table of learned positions.
+    """
+    sources = [
+        [[*ids, EOS_ID] for ids in tokenizer.encode_batch([source for source, _ in pairs])]
+        for tokenizer in source_tokenizers
+    ]
+    targets = target_tokenizer.encode_batch([target for _, target in pairs])
+    lengths = [
+        max(len(target) + 1, *(len(ids[place]) for ids in sources))
+        for place, target in enumerate(targets)
+    ]
+    scores: dict[int, PairScore] = {}
+    with ExitStack() as stack:
+        for model in models:
+            stack.enter_context(evaluating(model))
+        for batch in token_batches(lengths, batch_tokens=batch_tokens, batch_rows=len(pairs)):
+            log_prob_b = _score_batch(
+                models,
+                [[ids[place] for place in batch] for ids in sources],
+                [targets[place] for place in batch],
+            )
+            for place, log_prob in zip(batch, log_prob_b.tolist(), strict=True):
+                scores[place] = PairScore(log_prob, len(targets[place]) + 1)
+            if on_batch is not None:
+                on_batch(len(scores), len(pairs))
+    return [scores[place] for place in range(len(pairs))]
+
+
+def _score_batch(
+    models: Sequence[Transformer],
+    sources: Sequence[Sequence[Sequence[int]]],
+    targets: Sequence[Sequence[int]],
+) -> Float[Tensor, " b"]:
+    device = models[0].output_weight.device
+    target_in_bt, mask_bt = padded([[BOS_ID, *ids] for ids in targets], fill=PAD_ID, device=device)
+    target_out_bt, _ = padded([[*ids, EOS_ID] for ids in targets], fill=PAD_ID, device=device)
+    # Only the real target places are projected: n of them, over all rows.
+    hidden = []
+    for model, ids in zip(models, sources, strict=True):
+        source_bs, source_mask_bs = padded(ids, fill=PAD_ID, device=device)
+        memory_bsd = model.encode(source_bs, source_mask_bs)
+        hidden.append(model.decode(target_in_bt, memory_bsd, source_mask_bs)[mask_bt])
+    wanted_n = target_out_bt[mask_bt]
+    chunk = max(1, _LOGITS // models[0].target_vocabulary)
+    log_probs = []
+    for start in range(0, len(wanted_n), chunk):
+        part = slice(start, start + chunk)
+        each = [
+            -functional.cross_entropy(
+                full_precision(model.project(hidden_nd[part])), wanted_n[part], reduction="none"
+            ).double()
+            for model, hidden_nd in zip(models, hidden, strict=True)
+        ]
+        log_probs.append(torch.stack(each).logsumexp(0) - math.log(len(each)))
+    row_n = mask_bt.nonzero()[:, 0]
+    sums_b = torch.zeros(len(targets), dtype=torch.float64, device=device)
+    return sums_b.index_add_(0, row_n, torch.cat(log_probs))

@@ -1,0 +1,239 @@
+"""Lines in, translations out: blank lines, long lines, batches and the order of the input."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+
+from regard.decoding.config import DecodingConfig
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.padding import padded, token_batches
+from regard.decoding.pieces import split_source
+from regard.decoding.search import search
+from regard.decoding.step import EnsembleStep, ModelStep, Step, evaluating
+from regard.decoding.translation import Translation, assemble, blank
+from regard.models.transformer import Transformer
+from regard.nn.config import LearnedConfig
+from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+
+__all__ = ["Translation", "translate", "translate_stream"]
+
+# Log-probabilities that are in memory at once: many short lines times a large vocabulary.
+_LOG_PROBS = 2**25
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What is searched at once: a line, or a part of one that is too long.
+
+    `start` and `end` are its bounds in the line, in characters; `sources` its tokens by each
+    model's tokenizer, without the end token.
+    """
+
+    line: int
+    start: int
+    end: int
+    sources: tuple[list[int], ...]
+    prefix: list[int]
+
+
+def translate(
+    models: Sequence[Transformer],
+    source_tokenizers: Sequence[Tokenizer],
+    target_tokenizer: Tokenizer,
+    lines: Sequence[str],
+    config: DecodingConfig,
+    *,
+    trained_length: int,
+    prefixes: Sequence[str] | None = None,
+    alignments: bool = False,
+    attention: bool = False,
+    first_line: int = 1,
+    warn: Callable[[str], None] | None = None,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> list[Translation]:
+    """Translate every line, in order; a blank line gives a blank translation.
+
+    What a line becomes does not depend on the other lines. A line of more than `trained_length`
+    tokens is cut into pieces (see `split_source`) that are translated one by one and joined
+    with a space.
+
+    Args:
+        models: one, or an ensemble, whose probabilities are averaged. All have the same target
+            vocabulary and are on the same device.
+        source_tokenizers: one for each model.
+        trained_length: the most source tokens that a model was trained on (`data.max_tokens`).
+        prefixes: for each line, what its translation must begin with; "" leaves it free.
+        alignments: link the words of the source and the translation.
+        attention: keep the attention of every target token over the source tokens.
+        first_line: the number of the first line, for warnings.
+        warn: called with a sentence that names the line when one is cut into pieces.
+        on_batch: called after each batch with the number of pieces done and of all; what it
+            raises ends the translation.
+
+    Raises:
+        ModelError: the model's output is NaN, or a prefix is longer than a table of learned
+            positions.
+    """
+    pieces = _pieces(
+        models,
+        source_tokenizers,
+        target_tokenizer,
+        lines,
+        trained_length=trained_length,
+        prefixes=prefixes,
+        first_line=first_line,
+        warn=warn,
+    )
+    look = alignments or attention
+    width = config.n_best if config.method == "sample" else config.beam
+    found: dict[int, list[Hypothesis]] = {}
+    with ExitStack() as stack:
+        for model in models:
+            stack.enter_context(evaluating(model))
+        for batch in token_batches(
+            [1 + max(len(ids) for ids in piece.sources) for piece in pieces],
+            batch_tokens=config.batch_tokens // width,
+            batch_rows=_LOG_PROBS // (width * models[0].target_vocabulary),
+        ):
+            results = _search_batch(models, [pieces[place] for place in batch], config, look)
+            found.update(zip(batch, results, strict=True))
+            if on_batch is not None:
+                on_batch(len(found), len(pieces))
+    by_line: dict[int, list[int]] = {}
+    for place, piece in enumerate(pieces):
+        by_line.setdefault(piece.line, []).append(place)
+    return [
+        assemble(
+            line,
+            [(pieces[place].start, pieces[place].end) for place in by_line[number]],
+            [pieces[place].sources[0] for place in by_line[number]],
+            [found[place] for place in by_line[number]],
+            source_tokenizers[0],
+            target_tokenizer,
+            alignments=alignments,
+            attention=attention,
+        )
+        if number in by_line
+        else blank(alignments=alignments)
+        for number, line in enumerate(lines)
+    ]
+
+
+def translate_stream(
+    windows: Iterable[Sequence[str]],
+    translate_lines: Callable[[Sequence[str], int], list[Translation]],
+) -> Iterator[Translation]:
+    """Translate windows of lines one after the other, as they arrive.
+
+    Args:
+        windows: runs of lines, taken one at a time and no sooner than they are needed. A large
+            one fills batches; one of a single line is answered before the next is waited for.
+        translate_lines: translates a window, given its lines and the number of the first.
+    """
+    first_line = 1
+    for window in windows:
+        yield from translate_lines(window, first_line)
+        first_line += len(window)
+
+
+def _pieces(
+    models: Sequence[Transformer],
+    source_tokenizers: Sequence[Tokenizer],
+    target_tokenizer: Tokenizer,
+    lines: Sequence[str],
+    *,
+    trained_length: int,
+    prefixes: Sequence[str] | None,
+    first_line: int,
+    warn: Callable[[str], None] | None,
+) -> list[_Piece]:
+    """Everything to be searched: each line that is not blank, in pieces where it is too long."""
+    limit = max(1, min(trained_length, _most_tokens(models)))
+
+    def count(texts: Sequence[str]) -> list[int]:
+        each = [tokenizer.encode_batch(texts) for tokenizer in source_tokenizers]
+        return [max(len(ids) for ids in versions) for versions in zip(*each, strict=True)]
+
+    bounds: list[tuple[int, int, int]] = []
+    full = [number for number, line in enumerate(lines) if line.strip()]
+    for number, tokens in zip(full, count([lines[number] for number in full]), strict=True):
+        line = lines[number]
+        parts = [(0, len(line))] if tokens <= limit else split_source(line, limit, count)
+        if tokens > limit and warn is not None:
+            warn(
+                f"line {first_line + number}: {tokens} tokens, and the model was trained on "
+                f"{limit} at most; translated in {len(parts)} "
+                f"{'piece' if len(parts) == 1 else 'pieces'}"
+            )
+        bounds += [(number, start, end) for start, end in parts]
+    texts = [lines[number][start:end] for number, start, end in bounds]
+    sources = [tokenizer.encode_batch(texts) for tokenizer in source_tokenizers]
+    prefix_ids = target_tokenizer.encode_batch(prefixes) if prefixes is not None else None
+    pieces = []
+    for place, (number, start, end) in enumerate(bounds):
+        opens_line = place == 0 or bounds[place - 1][0] != number
+        prefix = prefix_ids[number] if prefix_ids is not None and opens_line else []
+        ids = tuple(versions[place] for versions in sources)
+        pieces.append(_Piece(number, start, end, ids, prefix))
+    return pieces
+
+
+def _most_tokens(models: Sequence[Transformer]) -> int:
+    """The most tokens beside a start or end token that the models have positions for."""
+    tables = [
+        model.config.positions.max_positions
+        for model in models
+        if isinstance(model.config.positions, LearnedConfig)
+    ]
+    return min(tables, default=2**31) - 1
+
+
+def _search_batch(
+    models: Sequence[Transformer], pieces: Sequence[_Piece], config: DecodingConfig, look: bool
+) -> list[list[Hypothesis]]:
+    device = models[0].output_weight.device
+    needs_attention = look or config.coverage > 0
+    steps: list[Step] = []
+    source_masks = []
+    for number, model in enumerate(models):
+        source_bs, mask_bs = padded(
+            [[*piece.sources[number], EOS_ID] for piece in pieces], fill=PAD_ID, device=device
+        )
+        source_masks.append(mask_bs)
+        with torch.inference_mode():
+            steps.append(
+                ModelStep(model, source_bs, mask_bs, attention=needs_attention and number == 0)
+            )
+    return search(
+        steps[0] if len(steps) == 1 else EnsembleStep(steps),
+        batch=len(pieces),
+        bos=BOS_ID,
+        eos=EOS_ID,
+        pad=PAD_ID,
+        max_tokens_b=torch.tensor(
+            [_most_target_tokens(piece, config, models) for piece in pieces], device=device
+        ),
+        config=config,
+        prefix=[piece.prefix for piece in pieces],
+        source_bs=source_masks[0],
+        attention=look,
+        seeds=[_seed(piece, config.seed) for piece in pieces],
+    )
+
+
+def _most_target_tokens(
+    piece: _Piece, config: DecodingConfig, models: Sequence[Transformer]
+) -> int:
+    most = max(len(ids) for ids in piece.sources) + config.max_extra_tokens
+    if config.max_tokens:
+        most = min(most, config.max_tokens)
+    return min(max(most, config.min_tokens), _most_tokens(models))
+
+
+def _seed(piece: _Piece, seed: int) -> int:
+    """A seed out of the piece itself, so that its samples are the same wherever it stands."""
+    told = repr((seed, piece.sources[0], piece.prefix)).encode("ascii")
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big")
