@@ -1,0 +1,51 @@
+"""A moving average of the weights, which validates, translates and is saved in their place."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from torch import nn
+
+from regard.shapes import Tensor
+
+
+class MovingAverage:
+    """`average = decay * average + (1 - decay) * weight` after every step.
+
+    Early on the decay is `(1 + step) / (10 + step)` where that is less, so that the first
+    weights, which know nothing, are soon forgotten.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self._weights = dict(model.named_parameters())
+        self.weights = {
+            name: weight.detach().clone(memory_format=torch.preserve_format)
+            for name, weight in self._weights.items()
+        }
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights as they are after `step`, the first of which is 1."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        averages, weights = list(self.weights.values()), list(self._weights.values())
+        torch._foreach_lerp_(averages, cast(list[Tensor], weights), 1 - decay)
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Take the averages from a checkpoint."""
+        for name, average in self.weights.items():
+            average.copy_(weights[name])
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Let the model hold the averages inside the `with` block, and its own weights after."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, weight in self._weights.items():
+            weight.data, self.weights[name] = self.weights[name], weight.data

@@ -1,0 +1,96 @@
+"""Ctrl-C and SIGTERM: the first asks for a stop at the next safe point, the second leaves."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from regard.errors import Interrupted
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+class Interrupts:
+    """Takes the two signals over inside a `with` block, in the main thread.
+
+    By default the first signal raises `Interrupted` at once, wherever the program is: right for
+    reading data and for a validation, which change nothing that is kept. Inside `deferred()` it
+    only sets `requested`, and the loop stops at the end of the step. The second signal ends the
+    process with exit code 130 and saves nothing.
+
+    In any thread but the main one Python allows no signal handlers, and this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._deferred = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Inside the block a signal only sets `requested`."""
+        with self._mode(deferred=True):
+            yield
+
+    @contextmanager
+    def immediate(self) -> Iterator[None]:
+        """Inside the block a signal raises `Interrupted` at once, and one that waits does too."""
+        with self._mode(deferred=False):
+            if self.requested:
+                raise stopped()
+            yield
+
+    @contextmanager
+    def _mode(self, *, deferred: bool) -> Iterator[None]:
+        before, self._deferred = self._deferred, deferred
+        try:
+            yield
+        finally:
+            self._deferred = before
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # Only os.write is safe here: the signal may come amid a write to the same stream.
+        if self.requested:
+            _say(_SHOW_CURSOR if os.isatty(2) else b"")
+            os._exit(Interrupted.exit_code)
+        self.requested = True
+        if self._deferred:
+            _say(b"\nregard: stopping after this step; once more to leave at once\n")
+        else:
+            raise stopped()
+
+
+def stopped(place: str = "", folder: Path | None = None) -> Interrupted:
+    """The error that ends the program with exit code 130; with a folder, how to go on."""
+    if folder is None:
+        return Interrupted("stopped as asked, before there was anything to save")
+    return Interrupted(
+        f"stopped as asked at {place}; everything is saved",
+        hint=f"Go on with it: regard train {folder} --resume",
+    )
+
+
+def _say(message: bytes) -> None:
+    with suppress(OSError):  # Nobody may be left to read it.
+        os.write(2, message)

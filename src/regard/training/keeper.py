@@ -1,0 +1,157 @@
+"""Checkpoints and the model file: what a training leaves in its run folder and finds there."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.errors import DataError, RegardError
+from regard.training.config import TrainingConfig
+from regard.training.state import (
+    Position,
+    give_random,
+    give_tensors,
+    model_tensors,
+    take_random,
+    take_tensors,
+)
+from regard.training.step import Stepper
+from regard.weights.checkpoints import (
+    Checkpoint,
+    checkpoint_steps,
+    find_checkpoint,
+    keep_checkpoints,
+    latest_checkpoint,
+    save_checkpoint,
+)
+from regard.weights.run_folder import MODEL, RunFolder
+
+State = dict[str, Any]
+
+
+class Keeper:
+    """Writes a training's checkpoints and its model, and takes up an earlier start's.
+
+    `fingerprint` names the training data; `say` takes words for the user.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        config: TrainingConfig,
+        fingerprint: str,
+        say: Callable[[str], None],
+    ) -> None:
+        self.saved_step = -1
+        self._folder = folder
+        self._config = config
+        self._fingerprint = fingerprint
+        self._say = say
+
+    def newest(self) -> tuple[Checkpoint, State] | None:
+        """The newest whole checkpoint and its state, after a check that it can be gone on with.
+
+        Raises:
+            RegardError: it has done more steps than the recipe asks for.
+            DataError: the training data is not what it was.
+            RunFolderError: every checkpoint is damaged.
+        """
+        found = latest_checkpoint(self._folder.path, self._say)
+        if found is None:
+            self._say("there is no checkpoint yet: starting from the beginning")
+            return None
+        if found.step > self._config.max_steps:
+            raise RegardError(
+                f"the run has done {found.step} steps and max_steps = {self._config.max_steps}",
+                where="training.max_steps",
+                hint=f"Ask for more than {found.step} steps to go on.",
+            )
+        state = found.state()
+        if state["data"] != self._fingerprint:
+            raise DataError(
+                f"the training data has changed since the checkpoint of step {found.step}",
+                where=str(self._folder.path),
+                hint="Bring the former files back, or start a new run from this one with --init.",
+            )
+        return found, state
+
+    def restore(
+        self, found: Checkpoint, state: State, model: nn.Module, stepper: Stepper
+    ) -> Position:
+        """Put a checkpoint's state in place; return where training stands."""
+        groups = {name: found.tensors(name) for name in found.names}
+        give_tensors(groups, model, stepper.optimizer, stepper.average)
+        give_random(state["random"])
+        position = Position.from_json(state["position"])
+        self.saved_step = position.step
+        order = {"seed": self._config.seed, "batch_tokens": self._config.batch_tokens}
+        if position.batch and order != state["order"]:
+            self._say("seed or batch_tokens has changed, so the rest of this epoch is left out")
+            position.epoch, position.batch = position.epoch + 1, 0
+        self._recall_best(position)
+        return position
+
+    def save(
+        self,
+        position: Position,
+        model: nn.Module,
+        stepper: Stepper,
+        *,
+        metrics_length: int,
+        precision: str,
+    ) -> None:
+        """Save all that a resume needs, and drop the checkpoints that are too old."""
+        state = {
+            "position": position.to_json(),
+            "random": take_random(),
+            "metrics_length": metrics_length,
+            "data": self._fingerprint,
+            "order": {"seed": self._config.seed, "batch_tokens": self._config.batch_tokens},
+            "precision": precision,
+        }
+        tensors = take_tensors(model, stepper.optimizer, stepper.average)
+        save_checkpoint(self._folder.path, position.step, tensors, state)
+        self.saved_step = position.step
+        best = [position.best.step] if position.best else []
+        keep_checkpoints(self._folder.path, self._config.keep_last, also=best)
+
+    def write_model(
+        self, made: str, position: Position, model: nn.Module, stepper: Stepper
+    ) -> None:
+        """Write the weights as they are now (their averages where there are any) as the model.
+
+        `made` is "best" or "last" and is kept with the file, beside the step.
+        """
+        notes = {"made": made, "step": str(position.step)}
+        if stepper.average:
+            notes["ema_decay"] = str(self._config.ema_decay)
+        if made == "best" and position.best:
+            notes[self._config.best_metric] = str(position.best.value)
+        self._folder.write_model(model_tensors(model, stepper.average), notes)
+
+    def last_checkpoint(self) -> Path | None:
+        """Where the newest checkpoint is."""
+        steps = checkpoint_steps(self._folder.path)
+        return find_checkpoint(self._folder.path, steps[-1]).path if steps else None
+
+    def _recall_best(self, position: Position) -> None:
+        """Make the model file that of the best validation that the checkpoint knows of.
+
+        It may be of a later one, since training went on after the checkpoint. Where the weights
+        of the best are gone, the best is forgotten: what follows is measured again anyway.
+        """
+        best, folder = position.best, self._folder
+        if best is None:
+            return
+        if folder.is_whole(MODEL):
+            notes = folder.model_notes()
+            if notes.get("made") == "best" and notes.get("step") == str(best.step):
+                return
+        if best.step not in checkpoint_steps(folder.path):
+            position.best = None
+            return
+        found = find_checkpoint(folder.path, best.step)
+        weights = found.tensors("ema" if "ema" in found.names else "model")
+        notes = {"made": "best", "step": str(best.step), self._config.best_metric: str(best.value)}
+        folder.write_model(weights, notes)

@@ -1,0 +1,397 @@
+"""The training loop, which can be stopped at any moment and resumed to the bit."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+from torch import nn
+
+from regard.errors import DivergenceError, Interrupted
+from regard.training.allocator import hold_memory
+from regard.training.config import TrainingConfig
+from regard.training.devices import choose_device, describe_device
+from regard.training.feed import BatchSource, Feed, StepBatch
+from regard.training.interrupts import Interrupts, stopped
+from regard.training.keeper import Keeper, State
+from regard.training.losses import translation_loss
+from regard.training.metrics import MetricsLog, Record, open_curves
+from regard.training.precision import GemmSizes, PrecisionChoice, choose_precision
+from regard.training.progress import Reporter, SilentReporter, Standing
+from regard.training.schedules import learning_rate
+from regard.training.state import Position, Window
+from regard.training.step import Loss, Stepper
+from regard.training.tally import NotFinite, Tally
+from regard.training.validation import Validation
+from regard.weights.checkpoints import Checkpoint
+from regard.weights.run_folder import RunFolder
+
+TENSORBOARD = "tensorboard"
+_LINES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """How a training ended: after `step` steps, because of `reason`.
+
+    `reason` is "max_steps" or "patience". The run's model is that of `model_step`: the best by
+    the recipe's metric, whose value was `best_value`, or the last where nothing was validated.
+    `validation` is the last one of this start. `seconds` counts earlier starts too.
+    """
+
+    step: int
+    reason: str
+    model_step: int
+    best_value: float | None
+    seconds: float
+    validation: Validation | None
+
+
+class Trainer:
+    """Trains a model into a run folder.
+
+    The order of batches is that of `batches`, whose data `fingerprint` names; `line` tells the
+    file and line number of a pair, for errors. `validate` is called with the model in eval mode,
+    the moving averages in place of its weights where there are any; it may use random numbers
+    and be interrupted without a trace in the training.
+
+    The global random generators are seeded when a training starts, and the process's allocator
+    is told to keep its memory. Without `interrupts` the two signals are taken over for the time
+    of the training.
+
+    Args:
+        model: an encoder-decoder with `config.d_model`; it is moved to the device.
+        batches: where batches come from.
+        config: how to train.
+        folder: a run folder opened for writing.
+        validate: measures the model on the validation text; None for no validations.
+        reporter: shows what happens.
+        interrupts: the program's handler of signals, already at work.
+        line: the file and the line number of a pair.
+        fingerprint: names the training data, to notice at a resume that it has changed.
+        loss: the sums of losses of a part of a batch.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: BatchSource,
+        config: TrainingConfig,
+        folder: RunFolder,
+        *,
+        validate: Callable[[nn.Module], Validation] | None = None,
+        reporter: Reporter | None = None,
+        interrupts: Interrupts | None = None,
+        line: Callable[[int], tuple[str, int]] | None = None,
+        fingerprint: str = "",
+        loss: Loss = translation_loss,
+    ) -> None:
+        self.device = choose_device(config.device)
+        self.model = model.to(self.device)
+        self.position = Position()
+        self._d_model = int(model.config.d_model)  # type: ignore[union-attr, arg-type]
+        self._batches = batches
+        self._config = config
+        self._folder = folder
+        self._validate_model = validate
+        self._reporter = reporter or SilentReporter()
+        self._interrupts = interrupts
+        self._line = line
+        self._loss = loss
+        self._keeper = Keeper(folder, config, fingerprint, self._reporter.say)
+        self._last_validation: Validation | None = None
+
+    def run(self, *, resume: bool = False) -> TrainingResult:
+        """Train to the end, from the start or, with `resume`, from the newest whole checkpoint.
+
+        Where there is no checkpoint yet, resuming starts from the beginning.
+
+        Raises:
+            DivergenceError: a loss or gradient is not finite; names step, lines, checkpoint.
+            Interrupted: a signal asked for a stop, and everything is saved.
+            RegardError: the run has done more steps than `max_steps`, or its data has changed.
+            RunFolderError: the folder can't be read or written.
+        """
+        hold_memory()
+        with ExitStack() as stack:
+            self._signals = self._interrupts or stack.enter_context(Interrupts())
+            found = self._keeper.newest() if resume else None
+            self._prepare(found)
+            log_length = found[1]["metrics_length"] if found else 0
+            self._metrics = MetricsLog(self._folder.metrics_path, log_length)
+            stack.callback(self._metrics.close)
+            self._curves = open_curves(self._folder.path / TENSORBOARD, self.position.step)
+            stack.callback(self._curves.close)
+            stack.callback(self._reporter.end)
+            stack.enter_context(self._signals.deferred())
+            self._begin("resume" if found else "start")
+            return self._finish(self._train())
+
+    def _prepare(self, found: tuple[Checkpoint, State] | None) -> None:
+        """Build what trains, and put it where the checkpoint, if any, left it."""
+        self.precision = self._choose_precision(found[1] if found else None)
+        self._stepper = Stepper(
+            self.model,
+            self._config,
+            device=self.device,
+            precision=self.precision.name,
+            loss=self._loss,
+        )
+        if found:
+            self.position = self._keeper.restore(*found, self.model, self._stepper)
+        else:
+            torch.manual_seed(self._config.seed)
+        self._tally = Tally(self.position.window)
+
+    def _choose_precision(self, state: State | None) -> PrecisionChoice:
+        wanted = self._config.precision
+        if wanted == "auto" and state:
+            # Measuring again might choose otherwise, and the run would not go on as it began.
+            return PrecisionChoice(state["precision"], "as the run began")
+        vocabulary = len(self.model.output_weight)  # type: ignore[arg-type]
+        rows = self._config.batch_tokens // self._config.accumulate
+        d_ff = getattr(self.model.config, "d_ff", 4 * self._d_model)
+        sizes = GemmSizes(
+            rows=max(1, min(rows, 1024)),
+            d_model=self._d_model,
+            d_ff=d_ff,
+            vocabulary=min(vocabulary, 8192),
+        )
+        return choose_precision(wanted, self.device, sizes)
+
+    def _begin(self, event: str) -> None:
+        self._session_start = time.perf_counter()
+        self._session_step = self.position.step
+        self._seconds_before = self.position.seconds
+        self.model.train()
+        device = describe_device(self.device)
+        self._write(
+            {
+                "event": event,
+                "step": self.position.step,
+                "max_steps": self._config.max_steps,
+                "device": device,
+                "precision": str(self.precision),
+                "parameters": sum(weight.numel() for weight in self.model.parameters()),
+                "torch": torch.__version__,
+            }
+        )
+        self._reporter.say(f"training on {device}, in {self.precision}")
+        self._reporter.begin(self._standing())
+
+    def _train(self) -> str:
+        """Do all steps; return why they ended."""
+        if self.position.step and (reason := self._after_step()):
+            return reason
+        feed = Feed(
+            self._batches,
+            epoch=self.position.epoch,
+            start=self.position.batch,
+            parts=self._config.accumulate,
+            device=self.device,
+        )
+        with feed:
+            started = time.perf_counter()
+            for batch in feed:
+                if self._signals.requested:
+                    self._stop()
+                self._step(batch)
+                self.position.window.seconds += time.perf_counter() - started
+                if reason := self._after_step():
+                    return reason
+                started = time.perf_counter()
+        raise AssertionError("a feed never ends by itself")
+
+    def _step(self, batch: StepBatch) -> None:
+        position = self.position
+        step = position.step + 1
+        with self._finite():
+            self._stepper.take(batch, step, self._rate(step), self._tally)
+        position.step, position.epoch, position.batch = step, batch.epoch, batch.next_batch
+        self._reporter.advanced(self._standing())
+
+    def _after_step(self) -> str:
+        """Do what is due at this step; return why training ends here, or nothing."""
+        config, position = self._config, self.position
+        step, last = position.step, position.step >= config.max_steps
+        if self._tally.holds and (step % config.log_every == 0 or last):
+            self._log()
+        # Saved before it is validated: whatever happens then, the validation is done again.
+        if step != self._keeper.saved_step and (step % config.checkpoint_every == 0 or last):
+            self._save()
+        every = config.validate_every or config.checkpoint_every
+        due = step != position.validated and (step % every == 0 or last)
+        if due and self._validate_model:
+            self._validate(self._validate_model)
+        if self._signals.requested:
+            self._stop()
+        if config.patience and position.stale >= config.patience:
+            return "patience"
+        return "max_steps" if last else ""
+
+    def _log(self) -> None:
+        with self._finite():
+            self._tally.look()
+        window, standing = self.position.window, self._standing(measured=True)
+        self._write(
+            {
+                "event": "train",
+                "step": standing.step,
+                "epoch": standing.epoch,
+                "loss": standing.loss,
+                "nll": standing.nll,
+                "learning_rate": standing.learning_rate,
+                "tokens_per_second": standing.tokens_per_second,
+                "target_tokens": window.tokens,
+                "seconds": self._seconds(),
+                "grad_norm": self._tally.norm,
+            }
+        )
+        self._reporter.measured(standing)
+        self.position.window = self._tally.window = Window()
+
+    def _validate(self, validate: Callable[[nn.Module], Validation]) -> None:
+        average = self._stepper.average
+        with self._finite():
+            self._tally.look()
+        self.model.eval()
+        try:
+            with (
+                average.applied() if average else nullcontext(),
+                torch.random.fork_rng([self.device] if self.device.type == "cuda" else []),
+                self._signals.immediate(),
+            ):
+                validation = validate(self.model)
+        except Interrupted:
+            self._stop()
+        finally:
+            self.model.train()
+        self._last_validation = validation
+        metric = self._config.best_metric
+        better = self.position.take_validation(metric, validation.value(metric))
+        self._write(validation.record(self.position.step, self._seconds()))
+        self._reporter.validated(self.position.step, validation, better=better)
+        if better:
+            self._write_model("best")
+
+    def _save(self) -> None:
+        with self._finite():
+            self._tally.look()
+        self.position.seconds = self._seconds()
+        self._keeper.save(
+            self.position,
+            self.model,
+            self._stepper,
+            metrics_length=self._metrics.sync(),
+            precision=self.precision.name,
+        )
+
+    def _write_model(self, made: str) -> None:
+        self._keeper.write_model(made, self.position, self.model, self._stepper)
+
+    def _stop(self) -> NoReturn:
+        """Save everything and leave, as a signal asked."""
+        self._reporter.end()
+        self._write(self._end_record("interrupted"))
+        self._save()
+        if not self._folder.has_model:
+            self._write_model("last")
+        raise stopped(f"step {self.position.step} of {self._config.max_steps}", self._folder.path)
+
+    def _finish(self, reason: str) -> TrainingResult:
+        position = self.position
+        if position.best is None:
+            self._write_model("last")
+        if position.step != self._keeper.saved_step:
+            self._save()
+        self._write(self._end_record(reason))
+        return TrainingResult(
+            step=position.step,
+            reason=reason,
+            model_step=position.best.step if position.best else position.step,
+            best_value=position.best.value if position.best else None,
+            seconds=self._seconds(),
+            validation=self._last_validation,
+        )
+
+    @contextmanager
+    def _finite(self) -> Iterator[None]:
+        """Turn a figure that is not finite into an error that names lines and checkpoint."""
+        try:
+            yield
+        except NotFinite as error:
+            lines = [self._line(pair) for pair in error.pairs] if self._line else []
+            names = [f"{file}:{number}" for file, number in lines]
+            self._write(self._end_record("diverged") | {"problem": str(error), "lines": names})
+            self._reporter.end()
+            raise diverged(error, names, self._keeper.last_checkpoint()) from None
+
+    def _end_record(self, reason: str) -> Record:
+        best = self.position.best
+        return {
+            "event": "stop",
+            "step": self.position.step,
+            "reason": reason,
+            "best_step": best.step if best else None,
+            "seconds": self._seconds(),
+        }
+
+    def _write(self, record: Record) -> None:
+        self._metrics.write(record)
+        self._curves.write(record)
+
+    def _rate(self, step: int) -> float:
+        config = self._config
+        return learning_rate(config.schedule, step, self._d_model, config.max_steps)
+
+    def _seconds(self) -> float:
+        return self._seconds_before + time.perf_counter() - self._session_start
+
+    def _standing(self, *, measured: bool = False) -> Standing:
+        position, window = self.position, self.position.window
+        standing = Standing(
+            step=position.step,
+            max_steps=self._config.max_steps,
+            epoch=position.epoch,
+            seconds_left=self._seconds_left(),
+        )
+        if not measured:
+            return standing
+        return replace(
+            standing,
+            loss=window.smoothed / window.tokens,
+            nll=window.nll / window.tokens,
+            tokens_per_second=window.tokens / window.seconds if window.seconds else None,
+            learning_rate=self._rate(position.step),
+        )
+
+    def _seconds_left(self) -> float | None:
+        done = self.position.step - self._session_step
+        if not done:
+            return None
+        spent = time.perf_counter() - self._session_start
+        return spent / done * (self._config.max_steps - self.position.step)
+
+
+def diverged(error: NotFinite, lines: list[str], checkpoint: Path | None) -> DivergenceError:
+    """The error for a figure that is not finite: which lines, and what can be gone back to."""
+    shown = ", ".join(lines[:_LINES_SHOWN])
+    if len(lines) > _LINES_SHOWN:
+        shown += f" and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl"
+    good = (
+        f"The last good checkpoint is {checkpoint}." if checkpoint else "No checkpoint was saved."
+    )
+    return DivergenceError(
+        str(error),
+        where="training",
+        hint="\n  ".join(
+            [
+                *([f"Its batch holds the lines {shown}."] if lines else []),
+                good,
+                "Try a lower learning rate, a longer warm-up, or training.clip_norm = 1.",
+            ]
+        ),
+    )

@@ -1,0 +1,172 @@
+"""All that a checkpoint holds, taken from a training and given back to it to the bit."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy
+import torch
+from torch import nn
+
+from regard.errors import RunFolderError
+from regard.shapes import Tensor
+from regard.training.config import Metric
+from regard.training.ema import MovingAverage
+
+TensorGroups = dict[str, dict[str, Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best validation so far."""
+
+    step: int
+    value: float
+
+
+@dataclass(slots=True)
+class Window:
+    """Sums since the last line of the log; over target tokens, in nats, and in seconds."""
+
+    smoothed: float = 0.0
+    nll: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Position:
+    """Where training stands.
+
+    `epoch` and `batch` say which batch comes next; `validated` is the last step with a
+    validation, `stale` the validations since the best one, `seconds` the wall time so far.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    validated: int = 0
+    best: Best | None = None
+    stale: int = 0
+    seconds: float = 0.0
+    window: Window = field(default_factory=Window)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """From what `to_json` gave."""
+        plain = dict(values)
+        best = plain.pop("best")
+        window = Window(**plain.pop("window"))
+        return cls(**plain, best=Best(**best) if best else None, window=window)
+
+    def take_validation(self, metric: Metric, value: float) -> bool:
+        """Note a validation at this step; say whether it is the best so far.
+
+        A figure that is not a number is never the best.
+        """
+        self.validated = self.step
+        lower = metric in ("loss", "perplexity")
+        if value == value and (  # noqa: PLR0124 - false for NaN only
+            self.best is None or (value < self.best.value if lower else value > self.best.value)
+        ):
+            self.best = Best(self.step, value)
+            self.stale = 0
+            return True
+        self.stale += 1
+        return False
+
+
+def model_tensors(model: nn.Module, average: MovingAverage | None) -> dict[str, Tensor]:
+    """The weights to translate with: the moving averages where there are any."""
+    tensors: dict[str, Tensor] = model.state_dict()
+    return {**tensors, **average.weights} if average else tensors
+
+
+def take_tensors(
+    model: nn.Module, optimizer: torch.optim.Optimizer, average: MovingAverage | None
+) -> TensorGroups:
+    """The tensors of a checkpoint; they are those of the training itself, not copies."""
+    groups: TensorGroups = {
+        "model": model.state_dict(),
+        "optimizer": {
+            f"{name}.{key}": value
+            for name, weight in model.named_parameters()
+            for key, value in optimizer.state.get(weight, {}).items()
+        },
+        "random": _torch_random(),
+    }
+    if average:
+        groups["ema"] = model_tensors(model, average)
+    return groups
+
+
+def give_tensors(
+    groups: Mapping[str, Mapping[str, Tensor]],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: MovingAverage | None,
+) -> None:
+    """Put a checkpoint's tensors back in place, on the devices that the weights are on.
+
+    Raises:
+        RunFolderError: the weights are not of this model.
+    """
+    _give_model(groups["model"], model)
+    for name, weight in model.named_parameters():
+        state = {
+            key.removeprefix(f"{name}."): value.to(weight.device)
+            for key, value in groups["optimizer"].items()
+            if key.rpartition(".")[0] == name
+        }
+        if state:
+            optimizer.state[weight] = state
+    if average:
+        # A run that takes up averaging only now starts the average from its weights.
+        average.load(groups["ema"] if "ema" in groups else groups["model"])
+    torch.set_rng_state(groups["random"]["cpu"])
+    if "cuda" in groups["random"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state(groups["random"]["cuda"])
+
+
+def take_random() -> dict[str, Any]:
+    """The states of Python's and NumPy's global generators, as JSON values."""
+    version, numbers, gauss = random.getstate()
+    name, keys, place, has_gauss, cached = numpy.random.get_state(legacy=True)
+    return {
+        "python": [version, list(numbers), gauss],
+        "numpy": [name, [int(key) for key in keys], place, has_gauss, cached],
+    }
+
+
+def give_random(values: Mapping[str, Any]) -> None:
+    """Put the states of `take_random` back."""
+    version, numbers, gauss = values["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    name, keys, place, has_gauss, cached = values["numpy"]
+    key_array = numpy.array(keys, dtype=numpy.uint32)
+    numpy.random.set_state((name, key_array, place, has_gauss, cached))
+
+
+def _torch_random() -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _give_model(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
+    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in tensors.items()}
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name):
+            raise RunFolderError(
+                f"the checkpoint's {name} is {found.get(name, 'missing')}, "
+                f"and the model's is {wanted.get(name, 'missing')}",
+                hint="Resume with the model settings that the run was started with.",
+            )
+    model.load_state_dict(dict(tensors))

@@ -1,0 +1,80 @@
+"""One optimizer step: forward, backward, clipping, update, moving average."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from regard.shapes import Tensor
+from regard.training.config import TrainingConfig
+from regard.training.ema import MovingAverage
+from regard.training.feed import Part, StepBatch
+from regard.training.losses import LossSums
+from regard.training.optimizers import build_optimizer, set_learning_rate
+from regard.training.precision import Precision, autocast
+from regard.training.tally import StepFigures, Tally
+
+Loss = Callable[[nn.Module, Part, float], LossSums]
+
+
+class Stepper:
+    """Holds what changes at every step: the model, its optimizer and its moving average."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: TrainingConfig,
+        *,
+        device: torch.device,
+        precision: Precision,
+        loss: Loss,
+    ) -> None:
+        self.model = model
+        self.optimizer = build_optimizer(model, config.optimizer)
+        self.average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
+        self._config = config
+        self._device = device
+        self._precision: Precision = precision
+        self._loss = loss
+
+    def take(self, batch: StepBatch, step: int, rate: float, tally: Tally) -> None:
+        """Do step number `step` with learning rate `rate`.
+
+        Each part's loss is divided by the tokens of the whole step, so that the gradient is that
+        of one big batch, whatever the parts are.
+
+        Raises:
+            NotFinite: the loss or the gradient is not finite; on a CPU this is seen before the
+                weights change, on a GPU when the tally is next looked at.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = []
+        for part in batch.parts:
+            here = part.to(self._device)
+            with autocast(self._precision, self._device):
+                part_sums = self._loss(self.model, here, self._config.label_smoothing)
+            loss = part_sums.smoothed / batch.target_tokens
+            loss.backward()  # type: ignore[no-untyped-call]
+            sums.append(LossSums(part_sums.smoothed.detach(), part_sums.nll))
+        total = LossSums(
+            torch.stack([one.smoothed for one in sums]).sum(),
+            torch.stack([one.nll for one in sums]).sum(),
+        )
+        norm = self._clip()
+        tally.add(StepFigures(step, total, norm, batch.target_tokens, batch.pairs_b))
+        if self._device.type == "cpu":
+            tally.look()
+        set_learning_rate(self.optimizer, rate)
+        self.optimizer.step()
+        if self.average:
+            self.average.update(step)
+
+    def _clip(self) -> Tensor:
+        """The norm of the whole gradient before clipping; clips when the recipe says so."""
+        weights = [weight for weight in self.model.parameters() if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(
+            [weight.grad for weight in weights if weight.grad is not None]
+        )
+        if self._config.clip_norm:
+            torch.nn.utils.clip_grads_with_norm_(weights, self._config.clip_norm, norm)
+        return norm

@@ -1,0 +1,70 @@
+"""Losses and gradient norms of the last steps, kept on the device until somebody looks."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from regard.shapes import Tensor
+from regard.training.losses import LossSums
+from regard.training.state import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepFigures:
+    """What a step left on the device, and which pairs it saw."""
+
+    step: int
+    sums: LossSums
+    norm: Tensor
+    tokens: int
+    pairs_b: Tensor
+
+
+class NotFinite(Exception):  # noqa: N818 - the trainer turns it into the user's error
+    """A loss or gradient norm that is no finite number, and the pairs of its batch."""
+
+    def __init__(self, step: int, what: str, value: float, pairs: list[int]) -> None:
+        super().__init__(f"the {what} is {value} at step {step}")
+        self.step = step
+        self.pairs = pairs
+
+
+class Tally:
+    """Adds up the figures of steps; reading a GPU's figures waits for it, so that is done late."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.norm = 0.0
+        self._waiting: list[StepFigures] = []
+
+    @property
+    def holds(self) -> bool:
+        """Whether any step was added since the window was last emptied."""
+        return bool(self._waiting or self.window.tokens)
+
+    def add(self, figures: StepFigures) -> None:
+        """Take in a step's figures without looking at them."""
+        self._waiting.append(figures)
+
+    def look(self) -> None:
+        """Read all figures that wait and add them to the window.
+
+        Raises:
+            NotFinite: one is not a finite number; the first such step.
+        """
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        # The sums may be float32; what they are added up in is a Python float.
+        rows = torch.stack(
+            [torch.stack((one.sums.smoothed, one.sums.nll, one.norm)) for one in waiting]
+        ).tolist()
+        for figures, (smoothed, nll, norm) in zip(waiting, rows, strict=True):
+            for what, value in (("loss", smoothed), ("gradient norm", norm)):
+                if not math.isfinite(value):
+                    raise NotFinite(figures.step, what, value, figures.pairs_b.tolist())
+            self.window.smoothed += smoothed
+            self.window.nll += nll
+            self.window.tokens += figures.tokens
+            self.norm = norm
