@@ -14,7 +14,8 @@ from regard.weights.checkpoints import (
     find_checkpoint,
     latest_checkpoints,
 )
-from regard.weights.run_folder import MODEL, TRAINED, RunFolder
+from regard.weights.layout import MODEL, TRAINED
+from regard.weights.run_folder import RunFolder
 from regard.weights.tensors import tied_names
 
 _MADE = "made"

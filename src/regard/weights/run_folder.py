@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from regard.errors import RunFolderError
-from regard.weights.checkpoints import CHECKPOINTS, checkpoint_steps, clean_checkpoints
+from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.files import (
     PARTIAL,
     Bytes,
@@ -20,6 +20,17 @@ from regard.weights.files import (
     stage,
     sync_folder,
 )
+from regard.weights.layout import (
+    METRICS,
+    MODEL,
+    RECIPE,
+    REPORT,
+    SOURCE_TOKENIZER,
+    TARGET_TOKENIZER,
+    TOKENIZER,
+    clean,
+    refuse_if_no_run,
+)
 from regard.weights.lock import LOCK, WriterLock
 from regard.weights.manifest import MANIFEST, Manifest, read_manifest, write_manifest
 
@@ -28,14 +39,7 @@ if TYPE_CHECKING:
 else:
     Tensor = object  # a run folder's recipe is read, and refused, without waiting for torch
 
-RECIPE: Final = "recipe.toml"
-MODEL: Final = "model.safetensors"
-TRAINED: Final = "model.trained.safetensors"
-TOKENIZER: Final = "tokenizer.json"
-SOURCE_TOKENIZER: Final = "tokenizer.source.json"
-TARGET_TOKENIZER: Final = "tokenizer.target.json"
-METRICS: Final = "metrics.jsonl"
-REPORT: Final = "report.html"
+__all__ = ["METRICS", "MODEL", "RECIPE", "REPORT", "RunFolder", "TokenizerFiles"]
 
 _COPY_AGAIN: Final = "Copy it again from where the folder came from."
 
@@ -86,8 +90,8 @@ class RunFolder:
         make_folder(folder)
         with blames(folder, "cannot be read"):
             names = [entry.name for entry in folder.iterdir()]
-        started = MANIFEST in names
-        if not started and any(name != LOCK and not name.endswith(PARTIAL) for name in names):
+        strange = [name for name in names if name != LOCK and not name.endswith(PARTIAL)]
+        if strange and MANIFEST not in names:
             raise RunFolderError(
                 "the folder is not empty and holds no run",
                 where=str(folder),
@@ -95,11 +99,11 @@ class RunFolder:
             )
         lock = WriterLock(folder)
         try:
-            if started:
+            if (folder / MANIFEST).exists():
                 cls._refuse_if_run(folder)
                 for name in (METRICS, REPORT):
                     remove(folder / name)
-            _clean(folder)
+            clean(folder)
             write_manifest(folder, Manifest())
             sync_folder(folder.parent)
             return cls(folder, Manifest(), lock)
@@ -121,7 +125,7 @@ class RunFolder:
                 what to do), or, to write, another process writes to it.
         """
         folder = Path(path)
-        _refuse_if_no_run(folder)
+        refuse_if_no_run(folder)
         lock = WriterLock(folder) if write else None
         try:
             manifest = read_manifest(folder)
@@ -129,7 +133,7 @@ class RunFolder:
             if pending:
                 manifest = manifest.settled(folder)
             if lock is not None:
-                _clean(folder)
+                clean(folder)
                 if pending:
                     write_manifest(folder, manifest)
             run = cls(folder, manifest, lock)
@@ -338,38 +342,3 @@ class RunFolder:
                 where=str(folder),
                 hint=f"Go on with it: regard train {folder} --resume. Or use another folder.",
             )
-
-
-def is_run_folder(path: str | Path) -> bool:
-    """Whether a path looks like a run folder, damaged or not."""
-    folder = Path(path)
-    return any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS, MODEL))
-
-
-def _refuse_if_no_run(folder: Path) -> None:
-    if not folder.exists():
-        raise RunFolderError("there is no such run folder", where=str(folder))
-    if not folder.is_dir():
-        raise RunFolderError("this is a file, not a run folder", where=str(folder))
-    if (folder / MANIFEST).exists():
-        return
-    if is_run_folder(folder):
-        raise RunFolderError(
-            "the file is missing",
-            where=str(folder / MANIFEST),
-            hint="Copy the folder again from where it came from, whole.",
-        )
-    raise RunFolderError(
-        f"this is not a run folder: it has no {MANIFEST}",
-        where=str(folder),
-        hint="A run folder is what regard train wrote with --out.",
-    )
-
-
-def _clean(folder: Path) -> None:
-    """Remove what a killed writer left half-written."""
-    with blames(folder, "cannot be read"):
-        stale = [entry for entry in folder.iterdir() if entry.name.endswith(PARTIAL)]
-    for entry in stale:
-        remove(entry)
-    clean_checkpoints(folder)
