@@ -1,0 +1,63 @@
+"""What `regard info` says of a recipe and of a run."""
+
+import json
+from pathlib import Path
+
+from regard.recipes.describe import describe, format_description, to_json
+from regard.recipes.load import load_recipe
+from regard.recipes.write import format_recipe
+from regard.text.config import VocabularyConfig
+from regard.text.tokenizer import Tokenizer
+from regard.weights.run_folder import RunFolder
+
+
+def test_the_parts_add_up_to_the_parameters() -> None:
+    found = json.loads(to_json(describe("base", ["vocabulary.size=37000"])))
+    assert found["parameters"] == 63_082_496
+    assert sum(part["parameters"] for part in found["parts"]) == 63_082_496
+    assert all(part["each"] * part["copies"] == part["parameters"] for part in found["parts"])
+    assert found["model"]["d_k"] == found["model"]["d_v"] == 64
+
+
+def test_the_text_is() -> None:
+    text = format_description(
+        describe("tiny", ["description=a toy", "model.encoder_layers=1", "model.decoder_layers=1"])
+    )
+    assert text == TINY
+
+
+TINY = """\
+tiny        a recipe that comes with regard
+about       a toy
+vocabulary  500 entries, bpe, of source and target together
+model       1 encoder and 1 decoder layers, d_model 64, 2 heads of d_k 32 and d_v 32, \
+d_ff 128 (relu), post-norm (layer), sinusoidal positions
+parameters  115,712 (0.4 MiB in float32)
+
+part                                     shapes (biases not shown)    each  copies  parameters
+embedding (source, target) = projection  500 x 64                   32,000       1      32,000
+encoder self-attention                   192 x 64, 64 x 64          16,640       1      16,640
+encoder feed-forward                     128 x 64, 64 x 128         16,576       1      16,576
+encoder norms                            2 x 64                        128       2         256
+decoder self-attention                   192 x 64, 64 x 64          16,640       1      16,640
+decoder cross-attention                  192 x 64, 64 x 64          16,640       1      16,640
+decoder feed-forward                     128 x 64, 64 x 128         16,576       1      16,576
+decoder norms                            2 x 64                        128       3         384
+all                                                                                    115,712"""
+
+
+def test_a_run_has_the_vocabularies_of_its_tokenizers(tmp_path: Path) -> None:
+    recipe = load_recipe("tiny", ["vocabulary.joint=false", "model.tying=none"])
+    config = VocabularyConfig(size=261)
+    source = Tokenizer.train(iter(["aa bb"] * 9), config)
+    target = Tokenizer.train(iter(["cc dd"] * 9), VocabularyConfig(size=260))
+    with RunFolder.create(tmp_path / "run") as run:
+        run.write_recipe(format_recipe(recipe))
+        run.write_tokenizers(source.to_bytes(), target.to_bytes())
+    found = describe(str(tmp_path / "run"))
+    assert found.origin == "a run folder"
+    assert (found.source_vocabulary, found.target_vocabulary) == (source.size, target.size)
+    assert found.source_vocabulary != found.target_vocabulary
+    assert found.notes == {"model": "none saved yet"}
+    embeddings = [part.parameters for part in found.parts[:3]]
+    assert embeddings == [source.size * 64, target.size * 64, target.size * 64]
