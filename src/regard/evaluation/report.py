@@ -10,16 +10,8 @@ from regard.evaluation.chart import Chart, Series, draw, short_count, short_rate
 from regard.evaluation.page import page
 from regard.evaluation.records import Record, curve, of_event
 from regard.evaluation.samples import sample_section
+from regard.models.count import Part
 from regard.weights.files import write_file
-
-
-@dataclass(frozen=True)
-class ParameterRow:
-    """A part of the model: its name, its shape in words, and how many parameters it has."""
-
-    part: str
-    shape: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -30,7 +22,7 @@ class ReportData:
         title: the run's name.
         description: a sentence on what it is.
         records: the records of metrics.jsonl.
-        parameters: the parts of the model; tied weights counted once.
+        parameters: the parts of the model, from `regard.models.count.parameter_table`.
         facts: what made it, in order: versions, machine, time taken, data.
         recipe: the resolved recipe, in TOML.
         commands: what to type next.
@@ -39,7 +31,7 @@ class ReportData:
     title: str
     description: str = ""
     records: Sequence[Record] = ()
-    parameters: Sequence[ParameterRow] = ()
+    parameters: Sequence[Part] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     recipe: str = ""
     commands: Sequence[str] = ()
@@ -101,7 +93,7 @@ def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Reco
             best = (min if key == "perplexity" else max)(found, key=lambda point: point[1])
             tiles.append((name, f"{best[1]:.{digits}f}", f"best validation, step {best[0]:,}"))
     if data.parameters:
-        total = sum(row.count for row in data.parameters)
+        total = sum(part.parameters for part in data.parameters)
         tiles.append(("Parameters", short_count(total), f"{total:,}"))
     trained = of_event(data.records, "train")
     if trained:
@@ -109,9 +101,10 @@ def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Reco
         of = f"in epoch {epoch[0][1] + 1:.0f}" if epoch else "of the optimizer"
         tiles.append(("Steps", f"{int(trained[-1].get('step') or 0):,}", of))
     speeds = sorted(value for _, value in curve(trained, "tokens_per_second"))
-    if speeds:
-        middle = speeds[len(speeds) // 2]
-        tiles.append(("Speed", f"{middle:,.0f}", "target tokens a second, median"))
+    of = f"{speeds[len(speeds) // 2]:,.0f} target tokens a second" if speeds else ""
+    timed = curve([*trained, *validations, *of_event(data.records, "stop")], "seconds")
+    if timed:
+        tiles.append(("Training time", _duration(max(value for _, value in timed)), of))
     cells = [
         f'<div class="tile"><div class="name">{_text(name)}</div>'
         f'<div class="value">{_text(value)}</div><div class="of">{_text(of)}</div></div>'
@@ -195,22 +188,20 @@ def _scores(validations: Sequence[Record], tests: Sequence[Record]) -> str:
     return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def _parameters(parameters: Sequence[ParameterRow]) -> str:
-    if not parameters:
+def _parameters(parts: Sequence[Part]) -> str:
+    if not parts:
         return ""
-    total = sum(row.count for row in parameters)
-    widest = max(1, *(row.count for row in parameters))
-    rows = [
-        f"<tr><td>{_text(row.part)}</td><td><code>{_text(row.shape)}</code></td>"
-        f'<td class="number">{row.count:,}</td><td class="share">'
-        + (
-            f'<span class="bar" style="width:{100 * row.count / widest:.1f}%"></span>'
-            if row.count
-            else ""
+    total = sum(part.parameters for part in parts)
+    widest = max(1, *(part.parameters for part in parts))
+    rows = []
+    for part in parts:
+        shape = part.shape if part.copies == 1 else f"{part.copies} × ({part.shape})"
+        share = 100 * part.parameters / widest
+        bar = f'<span class="bar" style="width:{share:.1f}%"></span>' if share else ""
+        rows.append(
+            f"<tr><td>{_text(part.name)}</td><td><code>{_text(shape)}</code></td>"
+            f'<td class="number">{part.parameters:,}</td><td class="share">{bar}</td></tr>'
         )
-        + "</td></tr>"
-        for row in parameters
-    ]
     rows.append(
         f'<tr class="total"><td>Total</td><td></td><td class="number">{total:,}</td>'
         '<td class="share"></td></tr>'
@@ -240,6 +231,13 @@ def _facts(data: ReportData) -> str:
 
 def _commands(commands: Sequence[str]) -> str:
     return f"<pre>{_text(chr(10).join(commands))}</pre>" if commands else ""
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def _text(words: str) -> str:
