@@ -1,6 +1,6 @@
 """Greedy search and sampling: every row follows one chain of tokens until it ends."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -14,6 +14,7 @@ from regard.shapes import Bool, Float, Int, Tensor
 _ENDED_SHARE = 0.1
 
 
+@runtime_checkable
 class Choice(Protocol):
     """How the next token of every row is chosen."""
 

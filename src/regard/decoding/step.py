@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -25,6 +25,7 @@ class StepOutput:
     attention_rs: Float[Tensor, "r s"] | None = None
 
 
+@runtime_checkable
 class Step(Protocol):
     """A model in the middle of a search, with one row for every hypothesis that runs.
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import torch
 
@@ -62,6 +62,7 @@ class StepBatch:
     next_batch: int
 
 
+@runtime_checkable
 class BatchSource(Protocol):
     """Batches whose order is a pure function of epoch and position, so that it can be resumed."""
 

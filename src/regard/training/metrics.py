@@ -5,7 +5,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from regard.errors import RunFolderError
 
@@ -55,6 +55,7 @@ class MetricsLog:
         self._file.close()
 
 
+@runtime_checkable
 class Curves(Protocol):
     """Something that draws the records, such as TensorBoard."""
 

@@ -4,7 +4,7 @@ import os
 import sys
 import unicodedata
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -26,6 +26,7 @@ class Standing:
     learning_rate: float | None = None
 
 
+@runtime_checkable
 class Reporter(Protocol):
     """Takes in what happens while a model trains and shows it to a person, on stderr."""
 
