@@ -137,7 +137,6 @@ def train(
         init: Start from this run folder's weights and vocabulary (fine-tuning).
         dry_run: Try out every part for a moment, and predict memory and time.
     """
-    from regard.recipes import run
     from regard.recipes.load import load_recipe
 
     training = {"source": source, "target": target, "tsv": tsv}
@@ -149,11 +148,15 @@ def train(
     overrides = _overrides(data, set_)
     if resume:
         _refuse_with_resume(out=out, init=init, dry_run=dry_run)
-        run.resume(Path(recipe), overrides)
+        from regard.recipes.run import resume as resume_run
+
+        resume_run(Path(recipe), overrides)
         return
-    loaded = load_recipe(recipe, overrides)
+    loaded = load_recipe(recipe, overrides)  # first, for a mistake must not wait for torch
+    from regard.recipes.run import train as train_run
+
     out = out or Path("runs") / Path(recipe).resolve().name.removesuffix(".toml")
-    run.train(loaded, out, init=init, dry_run=dry_run)
+    train_run(loaded, out, init=init, dry_run=dry_run)
 
 
 def _refuse_with_resume(**options: object) -> None:
@@ -385,6 +388,7 @@ def show(name: _Name, /, *, set_: _Set = ()) -> None:
     print(format_recipe(load_recipe(name, list(set_))), end="")
 
 
-def main() -> int:
-    """Run the command that the process was given, and return its exit code."""
-    return run_guarded(lambda: app(sys.argv[1:], print_error=False, exit_on_error=False))
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, that of the process if none is given, and return its exit code."""
+    tokens = sys.argv[1:] if arguments is None else list(arguments)
+    return run_guarded(lambda: app(tokens, print_error=False, exit_on_error=False))

@@ -68,7 +68,7 @@ def format_findings(findings: Findings) -> str:
     rows = [(name, findings[name]) for name in ("regard", "python", "system")]
     rows += [
         (name, version or "MISSING")
-        for name, version in findings["packages"] | findings["extras"].items()
+        for name, version in (findings["packages"] | findings["extras"]).items()
     ]
     limit = cores["container_limit"]
     rows += [

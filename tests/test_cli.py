@@ -1,0 +1,235 @@
+"""The command line as a user types it: output, errors and exit codes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.cli import app, main
+from regard.errors import Interrupted, RecipeError
+from regard.exits import run_guarded
+from regard.recipes.load import load_recipe, preset_names
+
+
+def run(
+    *arguments: str, cwd: Path | None = None, shell: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `regard` with arguments, or a shell line in which $REGARD stands for it."""
+    command = [sys.executable, "-m", "regard", *arguments]
+    environment = {**os.environ, "REGARD": f"{sys.executable} -m regard", "COLUMNS": "80"}
+    return subprocess.run(
+        ["bash", "-c", shell] if shell else command,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_goes_to_stdout_and_names_every_command() -> None:
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    commands = re.findall(r"^│ ([a-z]+) ", done.stdout, re.MULTILINE)
+    assert commands == [
+        "demo",
+        "train",
+        "translate",
+        "evaluate",
+        "score",
+        "average",
+        "info",
+        "doctor",
+        "recipe",
+    ]
+
+
+def test_no_torch_is_imported_for_help_and_recipes() -> None:
+    commands = ["--help", "--version", "train --help", "recipe show base", "info base"]
+    code = (
+        "import sys; from regard.cli import main\n"
+        f"codes = [main(line.split()) for line in {commands}]\n"
+        "sys.exit(any(codes) or 'torch' in sys.modules)"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False
+        ).returncode
+        == 0
+    )
+
+
+def test_importing_regard_imports_no_torch_and_knows_its_names() -> None:
+    code = (
+        "import sys, regard\n"
+        "assert set(regard.__all__) <= set(dir(regard))\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'pydantic', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", regard.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(regard, name) is not None
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'regard' has no attribute 'lod'"):
+        regard.lod  # noqa: B018
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run("--version").stdout == f"{regard.__version__}\n"
+
+
+def test_recipe_list_is_a_line_a_recipe() -> None:
+    done = run("recipe", "list")
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == preset_names()
+
+
+def test_a_recipe_shown_is_a_file_to_start_from(tmp_path: Path) -> None:
+    written = run(shell="$REGARD recipe show big --set training.seed=7 > my.toml", cwd=tmp_path)
+    assert written.returncode == 0
+    text = (tmp_path / "my.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(text)["training"]["seed"] == 7
+    assert load_recipe(str(tmp_path / "my.toml")) == load_recipe("big", ["training.seed=7"])
+    assert run("recipe", "show", "my.toml", cwd=tmp_path).stdout == text
+
+
+def test_info_counts_the_papers_base_exactly() -> None:
+    done = run("info", "base", "--set", "vocabulary.size=37000", "--json")
+    assert json.loads(done.stdout)["parameters"] == 63_082_496
+    text = run("info", "base", "--set", "vocabulary.size=37000", "--set=model.attention_bias=false")
+    assert "parameters  63,045,632 (240.5 MiB in float32)\n" in text.stdout
+
+
+def test_doctor_says_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--quick", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings["regard"] == regard.__version__
+    assert findings["packages"]["torch"]
+    assert findings["cores"]["usable"] >= 1
+    assert findings["threads"] >= 1
+    assert main(["doctor", "--quick"]) == 0
+    text = capsys.readouterr().out
+    for word in ("python", "torch", "cores", "memory", "threads", "gpu"):
+        assert re.search(rf"^{word} +\S", text, re.MULTILINE), word
+
+
+REFUSALS = {
+    "trian": (
+        'error: Unknown command "trian". Did you mean "train"? Available commands: '
+        "recipe, demo, train, translate, score, evaluate, average, info, ...\n"
+    ),
+    "train": 'error: Command "train" parameter RECIPE requires an argument.\n',
+    "translate x --beam a": ('error: Invalid value for --beam: unable to convert "a" into int.\n'),
+    "translate x --beem 4": "error: Unknown option: --beem. Did you mean --beam?\n",
+    "recipe show bse": (
+        "error: bse: no such recipe, file or run folder\n"
+        "  Did you mean base? Recipes: tiny, demo, small, base, big. "
+        "Or give a TOML file or a run folder.\n"
+    ),
+    "info base --set model.dropuot=0": (
+        "error: --set model.dropuot: unknown key; did you mean model.dropout?\n"
+    ),
+    "train base --source a.en": (
+        "error: --set data.source: 1 source file(s) and 0 target file(s): "
+        "each source file needs its target file, in the same order\n"
+    ),
+    "train runs/x --resume --out y": (
+        "error: --out: cannot go with --resume\n"
+        "  regard train RUN --resume goes on in the run folder RUN as it was.\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "text"), REFUSALS.items(), ids=REFUSALS)
+def test_a_users_mistake_exits_with_2_and_says(
+    line: str,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(line.split())
+    captured = capsys.readouterr()
+    assert (code, captured.out, captured.err) == (2, "", text)
+
+
+def test_the_process_exits_with_the_code_too() -> None:
+    done = run("recipe", "show", "bse")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: bse: no such recipe")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    done = run(shell="set -o pipefail; $REGARD recipe show base | head -1 >&2")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("description = ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    done = run(shell="set -o pipefail; $REGARD recipe show base | true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_full_disk_is_said_plainly() -> None:
+    if not Path("/dev/full").exists():
+        return
+    done = run(shell="$REGARD recipe show base > /dev/full")
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+def outcome(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    def fail() -> None:
+        raise error
+
+    code = run_guarded(fail)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err
+
+
+def test_each_end_has_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_guarded(lambda: None) == 0
+    mistake = RecipeError("wrong", where="here", hint="Mend it.")
+    assert outcome(mistake, capsys) == (2, "error: here: wrong\n  Mend it.\n")
+    assert outcome(PermissionError(13, "Permission denied", "a.txt"), capsys) == (
+        2,
+        "error: a.txt: Permission denied\n",
+    )
+    stopped = Interrupted("stopped at step 7", hint="regard train runs/x --resume")
+    assert outcome(stopped, capsys) == (130, "stopped at step 7\n  regard train runs/x --resume\n")
+    assert outcome(KeyboardInterrupt(), capsys) == (130, "interrupted\n")
+
+
+def test_our_bug_exits_with_1_and_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (ZeroDivisionError("no"), FileNotFoundError(2, "No such file")):
+        code, text = outcome(error, capsys)
+        assert code == 1
+        assert text.startswith("Traceback (most recent call last):\n")
+        assert text.endswith("error: this is a bug in regard; please report the lines above\n")
+
+
+def test_completion_scripts_know_the_commands_and_recipe_keys() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = app.generate_completion(prog_name="regard", shell=shell)
+        assert all(command in script for command in ("translate", "evaluate", "--beam"))
+    assert (
+        subprocess.run(
+            ["bash", "-n"],
+            input=app.generate_completion(prog_name="regard", shell="bash"),
+            text=True,
+            check=False,
+        ).returncode
+        == 0
+    )
