@@ -7,14 +7,17 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import regard
 from regard.cli import app, main
+from regard.decoding.config import DecodingConfig
 from regard.errors import Interrupted, RecipeError
 from regard.exits import run_guarded
 from regard.recipes.load import load_recipe, preset_names
+from regard.recipes.recipe import Recipe
 
 
 def run(
@@ -220,16 +223,97 @@ def test_our_bug_exits_with_1_and_a_traceback(capsys: pytest.CaptureFixture[str]
         assert text.endswith("error: this is a bug in regard; please report the lines above\n")
 
 
-def test_completion_scripts_know_the_commands_and_recipe_keys() -> None:
-    for shell in ("bash", "zsh", "fish"):
-        script = app.generate_completion(prog_name="regard", shell=shell)
-        assert all(command in script for command in ("translate", "evaluate", "--beam"))
-    assert (
-        subprocess.run(
-            ["bash", "-n"],
-            input=app.generate_completion(prog_name="regard", shell="bash"),
-            text=True,
-            check=False,
-        ).returncode
-        == 0
+def test_search_options_stand_for_decoding_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    class Commands:
+        @staticmethod
+        def translate(runs: list[Path], **options: Any) -> None:
+            seen.update(options, runs=runs)
+
+    monkeypatch.setitem(sys.modules, "regard.serving.commands", Commands)
+    monkeypatch.setattr("regard.serving.commands", Commands, raising=False)
+    line = (
+        "translate a --ensemble b c --beam 2 --alpha -1 --n-best 2 --sample --temperature 0.5 "
+        "--top-k 0 --top-p 0.9 --min-p 0 --seed 7 --no-repeat-ngram 3 --min-tokens 1 "
+        "--max-tokens 9 --prefix -Ja --input i --report r --set decoding.coverage=0.2"
     )
+    assert main(line.split()) == 0
+    assert seen.pop("runs") == [Path("a"), Path("b"), Path("c")]
+    changed = load_recipe("base", seen.pop("overrides"), only=["decoding"]).decoding
+    assert changed == DecodingConfig(
+        method="sample",
+        beam=2,
+        alpha=-1,
+        coverage=0.2,
+        n_best=2,
+        temperature=0.5,
+        top_k=0,
+        top_p=0.9,
+        min_p=0,
+        seed=7,
+        no_repeat_ngram=3,
+        min_tokens=1,
+        max_tokens=9,
+    )
+    assert {name: value for name, value in seen.items() if value is not None} == {
+        "input": Path("i"),
+        "prefix": "-Ja",
+        "report": Path("r"),
+    }
+
+
+def test_data_options_stand_for_data_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    class Run:
+        @staticmethod
+        def train(recipe: Recipe, out: Path, **options: Any) -> None:
+            seen.update(options, recipe=recipe, out=out)
+
+        @staticmethod
+        def resume(folder: Path, overrides: list[str]) -> None:
+            seen.update(resumed=folder, overrides=overrides)
+
+    monkeypatch.setitem(sys.modules, "regard.recipes.run", Run)
+    line = (
+        "train tiny --source a.en b.en --target a.de --target b.de "
+        "--valid-source=dev.en --valid-target dev.de --dry-run --set training.max_steps=3"
+    )
+    assert main(line.split()) == 0
+    recipe = seen["recipe"]
+    assert recipe.data.source == ("a.en", "b.en")
+    assert recipe.data.target == ("a.de", "b.de")
+    assert (recipe.data.valid_source, recipe.data.valid_target) == ("dev.en", "dev.de")
+    assert recipe.training.max_steps == 3
+    assert (seen["out"], seen["dry_run"], seen["init"]) == (Path("runs/tiny"), True, None)
+    assert main(["train", "runs/x", "--resume", "--set", "training.max_steps=9"]) == 0
+    assert (seen["resumed"], seen["overrides"]) == (Path("runs/x"), ["training.max_steps=9"])
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("tr", {"train", "translate"}),
+        ("recipe s", {"show"}),
+        ("translate --be", {"--beam"}),
+        ("train b", {"base", "big"}),
+        ("train --set model.dr", {"model.dropout="}),
+        ("info runs/d", {"runs/demo/"}),
+        ("info my", {"my.toml"}),
+    ],
+)
+def test_bash_completes(words: str, found: set[str], tmp_path: Path) -> None:
+    (tmp_path / "runs" / "demo").mkdir(parents=True)
+    (tmp_path / "my.toml").touch()
+    (tmp_path / "regard").write_text(f'#!/bin/sh\nexec {sys.executable} -m regard "$@"\n')
+    (tmp_path / "regard").chmod(0o755)
+    script = app.generate_completion(prog_name="regard", shell="bash")
+    count = len(words.split())
+    ask = (
+        f'PATH="$PWD:$PATH"; COMP_WORDS=(regard {words}); COMP_CWORD={count}; '
+        '_regard regard "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"; '
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = run(shell=f"{script}\n{ask}", cwd=tmp_path)
+    assert set(done.stdout.split()) == found, done.stderr

@@ -1,11 +1,13 @@
 """The command line: parses, calls and prints; the work is done in the rooms that it calls."""
 
+import glob
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Group, Parameter
+from cyclopts.completion import CompletionContext
 from cyclopts.types import NonNegativeInt, PositiveFloat, PositiveInt
 
 import regard
@@ -34,13 +36,18 @@ _SEARCH = Group("Search", sort_key=2)
 _FILES = Group("Files", sort_key=3)
 
 
-def _complete_recipe(_context: object) -> list[str]:
+def _complete_recipe(context: CompletionContext) -> list[str]:
+    """The recipes that there are, and the files and folders that the word may become."""
     from regard.recipes.load import preset_names
 
-    return preset_names()
+    head, slash, tail = context.incomplete.rpartition("/")
+    folder = Path(head + slash or ".")
+    paths = sorted(folder.glob(f"{glob.escape(tail)}*")) if folder.is_dir() else []
+    names = [f"{head}{slash}{path.name}{'/' * path.is_dir()}" for path in paths]
+    return preset_names() + [name for name in names if tail or not name.startswith(".")]
 
 
-def _complete_key(_context: object) -> list[str]:
+def _complete_key(_context: CompletionContext) -> list[str]:
     from regard.recipes.keys import recipe_keys
 
     return [f"{key}=" for key in recipe_keys()]
