@@ -1,7 +1,7 @@
 """Vectors that tell the model where in its sequence a token stands."""
 
 from collections.abc import Callable
-from typing import Literal, Self, assert_never
+from typing import Literal, assert_never
 
 import torch
 from torch import nn
@@ -49,7 +49,7 @@ class PositionalEncoding(nn.Module):
     def _grow(self, size: int) -> None:
         self.table = sinusoids(size, self.d_model, self.layout).to(self.table)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionalEncoding":
         # Rounded anew from float64, lest a model made float64 keep float32's rounding.
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._grow(len(self.table))
