@@ -5,10 +5,10 @@ import os
 import platform
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import regard
+from regard import machine
 
 REQUIRED = (
     "torch",
@@ -41,13 +41,13 @@ def examine(*, measure: bool = True) -> Findings:
         "system": platform.platform(),
         "packages": {name: _version(name) for name in REQUIRED},
         "extras": {name: _version(name) for name in OPTIONAL},
-        "cpu": _cpu_model(),
+        "cpu": machine.cpu_model(),
         "cores": {
             "machine": os.cpu_count(),
-            "usable": _usable_cores(),
-            "container_limit": _container_cores(),
+            "usable": machine.usable_cores(),
+            "container_limit": machine.container_cores(),
         },
-        "memory": _memory(),
+        "memory": machine.memory(),
         "environment": {
             name: value
             for name, value in sorted(os.environ.items())
@@ -135,47 +135,3 @@ def _examine_torch(measure: bool) -> Findings:
             "summary": str(choice),
         }
     return findings
-
-
-def _cpu_model() -> str:
-    for line in _lines("/proc/cpuinfo"):
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.processor() or platform.machine()
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _container_cores() -> float | None:
-    """The cores that a container's quota amounts to; None without one."""
-    for line in _lines("/sys/fs/cgroup/cpu.max"):
-        quota, period = line.split()
-        return None if quota == "max" else int(quota) / int(period)
-    return None
-
-
-def _memory() -> dict[str, float]:
-    """Memory in GiB: in all, available, and the container's limit where it has one."""
-    wanted = {"MemTotal": "in all", "MemAvailable": "available"}
-    memory = {}
-    for line in _lines("/proc/meminfo"):
-        name, _, value = line.partition(":")
-        if name in wanted:
-            memory[wanted[name]] = int(value.split()[0]) / 2**20
-    for line in _lines("/sys/fs/cgroup/memory.max"):
-        if line.strip() != "max":
-            memory["allowed by the container"] = int(line) / 2**30
-    return memory
-
-
-def _lines(path: str) -> list[str]:
-    """The lines of a file of the system; none where there is no such file."""
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []

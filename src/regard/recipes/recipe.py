@@ -13,9 +13,14 @@ from regard.training.config import TrainingConfig
 
 
 class Recipe(Settings):
-    """A run of an encoder-decoder model: data, vocabulary, model, training, decoding."""
+    """A run of an encoder-decoder model: data, vocabulary, model, training, decoding.
+
+    `init` names the run folder that the first weights and the vocabulary came from; where it is
+    empty, both are made anew.
+    """
 
     description: str = ""
+    init: str = ""
     data: DataConfig = DataConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     model: TransformerConfig = TransformerConfig()

@@ -1,0 +1,51 @@
+"""What this machine is: processor, cores, memory."""
+
+import os
+import platform
+from pathlib import Path
+
+
+def cpu_model() -> str:
+    """The processor's name."""
+    for line in _lines("/proc/cpuinfo"):
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def container_cores() -> float | None:
+    """The cores that a container's quota amounts to; None without one."""
+    for line in _lines("/sys/fs/cgroup/cpu.max"):
+        quota, period = line.split()
+        return None if quota == "max" else int(quota) / int(period)
+    return None
+
+
+def memory() -> dict[str, float]:
+    """Memory in GiB: in all, available, and the container's limit where it has one."""
+    wanted = {"MemTotal": "in all", "MemAvailable": "available"}
+    found = {}
+    for line in _lines("/proc/meminfo"):
+        name, _, value = line.partition(":")
+        if name in wanted:
+            found[wanted[name]] = int(value.split()[0]) / 2**20
+    for line in _lines("/sys/fs/cgroup/memory.max"):
+        if line.strip() != "max":
+            found["allowed by the container"] = int(line) / 2**30
+    return found
+
+
+def _lines(path: str) -> list[str]:
+    """The lines of a file of the system; none where there is no such file."""
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []

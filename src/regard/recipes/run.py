@@ -1,0 +1,148 @@
+"""Training from a recipe into a run folder, and going on with one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.errors import RunFolderError
+from regard.recipes.assembly import Assembly, assemble
+from regard.recipes.load import load_recipe
+from regard.recipes.recipe import Recipe
+from regard.recipes.summary import write_run_report
+from regard.recipes.trial import dry_run as try_recipe
+from regard.recipes.write import format_recipe
+from regard.training.interrupts import Interrupts
+from regard.training.loop import TrainingResult
+from regard.training.progress import Reporter, duration, make_reporter
+from regard.weights.checkpoints import checkpoint_steps
+from regard.weights.run_folder import RunFolder
+
+PREPARED_TEXT = "data"
+
+
+def train(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    init: str | Path | None = None,
+    dry_run: bool = False,
+    reporter: Reporter | None = None,
+) -> TrainingResult | None:
+    """Train a model as a recipe says, into a new run folder.
+
+    ```python
+    import regard
+
+    recipe = regard.load_recipe("tiny", ["data.tsv=pairs.tsv", "training.max_steps=20"])
+    regard.train(recipe, "runs/first")
+    print(regard.load("runs/first").translate(["Hello"]))
+    ```
+
+    Args:
+        recipe: what to train.
+        out: the run folder to make.
+        init: a run whose weights and vocabulary are the start (fine-tuning).
+        dry_run: try every part for a moment, say what the run would take, and write nothing.
+        reporter: shows what happens; on stderr by default.
+
+    Returns:
+        How the training ended; None after a dry run.
+
+    Raises:
+        RecipeError, DataError, RunFolderError: something is wrong with what was given.
+        DivergenceError: a loss or a gradient was not finite.
+        Interrupted: Ctrl-C or SIGTERM; everything is saved.
+    """
+    reporter = reporter or make_reporter()
+    if init is not None:
+        recipe = recipe.model_copy(update={"init": str(init)})
+    with Interrupts() as interrupts:
+        if dry_run:
+            try_recipe(recipe, reporter=reporter, interrupts=interrupts)
+            return None
+        with RunFolder.create(out) as folder:
+            assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
+            return train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
+
+
+def resume(
+    run: str | Path, overrides: Sequence[str] = (), *, reporter: Reporter | None = None
+) -> TrainingResult:
+    """Go on with a run exactly where it stopped.
+
+    Args:
+        run: the run folder.
+        overrides: `key=value` changes of how to train, decode, or find the text.
+        reporter: shows what happens; on stderr by default.
+
+    Raises:
+        As `train`; and RegardError if the run has done more steps than are asked for.
+    """
+    reporter = reporter or make_reporter()
+    with (
+        Interrupts() as interrupts,
+        RunFolder.open(run, write=True, model=False) as folder,
+    ):
+        recipe = load_recipe(str(run), overrides, only=("training", "decoding", "data"))
+        started = bool(checkpoint_steps(folder.path))
+        if not started and folder.has_model:
+            raise RunFolderError(
+                "the run has a model and no checkpoint to go on from",
+                where=str(run),
+                hint=f"Start a new run from its weights: regard train {run} --init {run} --out RUN",
+            )
+        # A fine-tuned run has its vocabulary from elsewhere; it is its own by now.
+        vocabularies = folder if recipe.init and started else None
+        assembly = assemble(
+            recipe, folder.path / PREPARED_TEXT, vocabularies=vocabularies, say=reporter.say
+        )
+        return train_in(folder, assembly, reporter=reporter, interrupts=interrupts, resume=True)
+
+
+def train_in(
+    folder: RunFolder,
+    assembly: Assembly,
+    *,
+    reporter: Reporter,
+    interrupts: Interrupts,
+    resume: bool = False,
+) -> TrainingResult:
+    """Train what is assembled into an open run folder, write its report, and say what came out."""
+    recipe, tokenizers = assembly.recipe, assembly.data.tokenizers
+    trainer = assembly.trainer(
+        folder, reporter=reporter, interrupts=interrupts, validator=assembly.validator()
+    )
+    if not (resume and checkpoint_steps(folder.path)):
+        folder.write_tokenizers(
+            tokenizers.source.to_bytes(),
+            None if tokenizers.joint else tokenizers.target.to_bytes(),
+        )
+    resolved = recipe.model_copy(update={"model": recipe.model.resolved()})
+    folder.write_recipe(format_recipe(resolved))
+    result = trainer.run(resume=resume)
+    write_run_report(folder, resolved, commands=next_commands(folder.path), say=reporter.say)
+    reporter.say(_outcome(folder.path, resolved, result))
+    return result
+
+
+def next_commands(run: Path) -> list[str]:
+    """What to type after a training."""
+    return [
+        f"regard translate {run} < in.txt > out.txt",
+        f"regard evaluate {run} --source test.source --reference test.target",
+        f"regard info {run}",
+    ]
+
+
+def _outcome(run: Path, recipe: Recipe, result: TrainingResult) -> str:
+    why = "no better for a while, stopped early" if result.reason == "patience" else "done"
+    which = f"the model is that of step {result.model_step:,}"
+    if result.best_value is not None:
+        which += f", the best by {recipe.training.best_metric} ({result.best_value:.2f})"
+    return "\n".join(
+        [
+            f"{why}: {result.step:,} steps in {duration(result.seconds)}; {which}",
+            f"run folder: {run}    report: {run / 'report.html'}",
+            "next:",
+            *(f"  {command}" for command in next_commands(run)),
+        ]
+    )

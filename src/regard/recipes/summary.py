@@ -1,0 +1,63 @@
+"""The report of a run: what is gathered for report.html, from the run folder and the machine."""
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from regard.evaluation.records import read_metrics
+from regard.evaluation.report import ReportData, write_report
+from regard.machine import cpu_model, usable_cores
+from regard.models.count import parameter_table
+from regard.recipes.recipe import Recipe
+from regard.recipes.write import format_recipe
+from regard.text.tokenizer import Tokenizer
+from regard.training.progress import duration
+from regard.weights.run_folder import RunFolder
+
+
+def write_run_report(
+    folder: RunFolder, recipe: Recipe, *, commands: Sequence[str], say: Callable[[str], None]
+) -> None:
+    """Write report.html of a run from its metrics and its resolved recipe.
+
+    Raises:
+        RunFolderError: the metrics can't be read or the page can't be written.
+    """
+    records = read_metrics(folder.metrics_path, say)
+    files = folder.tokenizer_files()
+    sizes = [Tokenizer.from_bytes(side).size for side in (files.source, files.target)]
+    data = ReportData(
+        title=folder.path.resolve().name,
+        description=recipe.description,
+        records=records,
+        parameters=parameter_table(recipe.model, *sizes),
+        facts=_facts(recipe, records, sizes),
+        recipe=format_recipe(recipe),
+        commands=commands,
+    )
+    write_report(folder.report_path, data)
+
+
+def _facts(
+    recipe: Recipe, records: Sequence[Mapping[str, Any]], sizes: Sequence[int]
+) -> dict[str, str]:
+    started = [record for record in records if record["event"] in ("start", "resume")]
+    stopped = [record for record in records if record["event"] == "stop"]
+    facts = {
+        "text": ", ".join([*recipe.data.source, *recipe.data.target, *recipe.data.tsv]),
+        "vocabulary": f"{sizes[0]:,} entries, joint"
+        if recipe.vocabulary.joint
+        else f"{sizes[0]:,} and {sizes[1]:,} entries",
+        "regard": version("regard"),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "tokenizers": version("tokenizers"),
+        "system": platform.platform(),
+        "cpu": f"{cpu_model()}, {usable_cores()} cores usable",
+    }
+    if started:
+        facts["trained on"] = f"{started[-1]['device']}, {started[-1]['precision']}"
+    if stopped:
+        facts["training time"] = duration(stopped[-1]["seconds"])
+    return facts

@@ -1,0 +1,136 @@
+"""A run tried out for a moment: does every part work, how fast is it, how much does it take."""
+
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.decoding.translate import translate
+from regard.recipes.assembly import Assembly, assemble
+from regard.recipes.recipe import Recipe
+from regard.training.interrupts import Interrupts
+from regard.training.progress import Reporter, SilentReporter, Standing, duration
+from regard.training.validation import Validation
+from regard.weights.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a few steps showed: seconds a step and a validation, bytes of memory and of disk.
+
+    `validation_seconds` is None where there was none.
+    """
+
+    step_seconds: float
+    validation: Validation | None
+    peak_memory: int
+    checkpoint_bytes: int
+    precision: str
+
+
+class _Stopwatch(SilentReporter):
+    """Notes when each step ended, and what a validation gave."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.validation: Validation | None = None
+
+    def begin(self, standing: Standing) -> None:
+        """Training starts here."""
+        self.times.append(time.perf_counter())
+
+    def advanced(self, standing: Standing) -> None:
+        """A step is done."""
+        self.times.append(time.perf_counter())
+
+    def validated(self, step: int, validation: Validation, *, better: bool) -> None:
+        """A validation is done."""
+        self.validation = validation
+
+
+def try_steps(
+    assembly: Assembly, folder: Path, *, steps: int, validate: bool, interrupts: Interrupts
+) -> Trial:
+    """Train for a few steps into a folder that is thrown away; the model is not the same after.
+
+    The first third of the steps is not counted: kernels are made and memory is fetched there.
+    """
+    training = assembly.recipe.training.model_copy(
+        update={"max_steps": steps, "checkpoint_every": steps, "validate_every": 0}
+    )
+    recipe = assembly.recipe.model_copy(update={"training": training})
+    stopwatch = _Stopwatch()
+    with RunFolder.create(folder) as run:
+        trainer = Assembly(recipe, assembly.data, assembly.model).trainer(
+            run,
+            reporter=stopwatch,
+            interrupts=interrupts,
+            validator=assembly.validator() if validate else None,
+        )
+        trainer.run()
+        size = sum(
+            path.stat().st_size for path in (folder / "checkpoints").rglob("*") if path.is_file()
+        )
+    spans = [after - before for before, after in zip(stopwatch.times, stopwatch.times[1:])]  # noqa: B905 - one shorter
+    return Trial(
+        step_seconds=statistics.fmean(spans[len(spans) // 3 :]),
+        validation=stopwatch.validation,
+        peak_memory=_peak_memory(),
+        checkpoint_bytes=size,
+        precision=str(trainer.precision),
+    )
+
+
+def dry_run(recipe: Recipe, *, reporter: Reporter, interrupts: Interrupts) -> None:
+    """Read the text, build the model, do two steps, a validation and a decode; say what to expect.
+
+    Raises:
+        As `regard.recipes.run.train`; nothing is written outside a temporary folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="regard-dry-run-") as aside:
+        assembly = assemble(recipe, Path(aside) / "data", say=reporter.say)
+        trial = try_steps(
+            assembly, Path(aside) / "run", steps=2, validate=True, interrupts=interrupts
+        )
+        line = assembly.data.valid.source_lines[0]
+        translate(
+            [assembly.model],
+            [assembly.data.tokenizers.source],
+            assembly.data.tokenizers.target,
+            [line],
+            recipe.decoding,
+            trained_length=recipe.data.max_tokens,
+        )
+        reporter.say("\n".join(_forecast(recipe, trial)))
+
+
+def _forecast(recipe: Recipe, trial: Trial) -> list[str]:
+    training = recipe.training
+    steps = training.max_steps
+    validations = -(-steps // (training.validate_every or training.checkpoint_every))
+    validation = trial.validation.seconds if trial.validation else 0.0
+    checkpoints = min(-(-steps // training.checkpoint_every), training.keep_last + 1)
+    total = steps * trial.step_seconds + validations * validation
+    return [
+        "dry run: text, model, two steps, a checkpoint, a validation and a translation worked",
+        f"precision  {trial.precision}",
+        f"a step     {duration(trial.step_seconds)}; the first steps are slower than later ones",
+        f"time       about {duration(total)}: {steps:,} steps, and {validations:,} validations of "
+        f"up to {duration(validation)} (an untrained model translates at greatest length)",
+        f"memory     {trial.peak_memory / 2**30:.2f} GiB at most so far",
+        f"disk       about {checkpoints * trial.checkpoint_bytes / 2**30:.2f} GiB "
+        f"for {checkpoints:,} checkpoints",
+    ]
+
+
+def _peak_memory() -> int:
+    """The most bytes in use so far: on the GPU if there is one, else by this process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
