@@ -16,19 +16,22 @@ class _Sentences:
     """What is known of the sentences that still run, one an entry.
 
     `number_a` is the sentence's place in the batch, `places_a` how many hypotheses may still
-    run, `best_an` the scores of the best that ended.
+    run, `best_an` the scores of the best that ended, `longest_penalty_a` the length penalty of
+    the longest hypothesis that can end.
     """
 
     number_a: Int[Tensor, " a"]
     max_tokens_a: Int[Tensor, " a"]
     places_a: Int[Tensor, " a"]
     best_an: Float[Tensor, "a n"]
+    longest_penalty_a: Float[Tensor, " a"]
 
     def keep(self, kept_a: Bool[Tensor, " a"]) -> None:
         self.number_a = self.number_a[kept_a]
         self.max_tokens_a = self.max_tokens_a[kept_a]
         self.places_a = self.places_a[kept_a]
         self.best_an = self.best_an[kept_a]
+        self.longest_penalty_a = self.longest_penalty_a[kept_a]
 
 
 def beam_search(
@@ -70,6 +73,11 @@ def beam_search(
         max_tokens_a=max_tokens_b,
         places_a=torch.full((batch,), beam, device=device),
         best_an=torch.full((batch, n_best), -torch.inf, dtype=torch.float64, device=device),
+        longest_penalty_a=torch.tensor(
+            [length_penalty(most + 1, alpha) for most in max_tokens_b.tolist()],
+            dtype=torch.float64,
+            device=device,
+        ),
     )
     # The running sentence of a row, as a place in `sentences`; rows of a sentence are adjacent.
     place_r = sentences.number_a
@@ -95,9 +103,12 @@ def beam_search(
         if bool(stopped_r.any()):
             _cut(found, rows, stopped_r)
 
-        bound_a = torch.where(running_ac, total_ac, -torch.inf).amax(-1) / _widest_penalty(
-            alpha, max(length + 1, min_tokens) + 1, sentences.max_tokens_a + 1
-        )
+        best_running_a = torch.where(running_ac, total_ac, -torch.inf).amax(-1)
+        if alpha > 0:
+            bound_a = best_running_a / sentences.longest_penalty_a
+        else:
+            # The penalty falls with the length: the next end is the best that can come.
+            bound_a = best_running_a / length_penalty(max(length + 1, min_tokens) + 1, alpha)
         over_a = ~running_ac.any(-1) | (sentences.best_an[:, -1] >= bound_a)
         running_ac &= ~over_a[:, None]
         parents_r = row_ac[running_ac]
@@ -172,12 +183,3 @@ def _cut(found: list[list[Hypothesis]], rows: Rows, stopped_r: Bool[Tensor, " r"
     results = rows.results(rows_k, log_prob_k, score_k, torch.zeros_like(stopped_r)[rows_k])
     for sentence, hypothesis in zip(rows.sentence_r[rows_k].tolist(), results, strict=True):
         found[sentence].append(hypothesis)
-
-
-def _widest_penalty(
-    alpha: float, shortest: int, longest_a: Int[Tensor, " a"]
-) -> Float[Tensor, " a"] | float:
-    """The greatest length penalty between two lengths: it grows with the length if alpha > 0."""
-    if alpha <= 0:
-        return length_penalty(shortest, alpha)
-    return ((5 + longest_a.double()) / 6) ** alpha

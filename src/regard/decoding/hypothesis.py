@@ -1,11 +1,13 @@
 """What a search finds, and how it is scored."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
 
 from regard.shapes import Bool, Float, Tensor
 
+_GREATEST_LOG = 200 * math.log(10)
 # The attention that a source token is taken to have had at least: a logarithm needs one.
 _ATTENTION_FLOOR = 1e-6
 
@@ -31,8 +33,13 @@ class Hypothesis:
 def length_penalty(length: int, alpha: float) -> float:
     """`((5 + length) / 6) ** alpha`, the end token counted in the length.
 
+    It is kept between 1e-200 and 1e200, so that a score is finite whatever alpha is.
+
     Source: Wu et al. 2016, arXiv:1609.08144, equation 14.
     """
+    growth = alpha * math.log((5 + length) / 6)
+    if abs(growth) > _GREATEST_LOG:
+        return math.exp(math.copysign(_GREATEST_LOG, growth))
     return float(((5 + length) / 6) ** alpha)
 
 

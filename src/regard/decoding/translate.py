@@ -164,8 +164,8 @@ def _pieces(
         parts = [(0, len(line))] if tokens <= limit else split_source(line, limit, count)
         if tokens > limit and warn is not None:
             warn(
-                f"line {first_line + number}: {tokens} tokens, and the model was trained on "
-                f"{limit} at most; translated in {len(parts)} "
+                f"line {first_line + number}: {tokens} tokens is more than the {limit} that the "
+                f"model was trained on; translated in {len(parts)} "
                 f"{'piece' if len(parts) == 1 else 'pieces'}"
             )
         bounds += [(number, start, end) for start, end in parts]

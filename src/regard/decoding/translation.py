@@ -133,7 +133,7 @@ def _attentions(chosen: Sequence[Hypothesis]) -> list[Tensor]:
 
 def _block_diagonal(blocks: Sequence[Tensor]) -> Tensor:
     heights, widths = ([block.shape[axis] for block in blocks] for axis in (0, 1))
-    whole_ts = torch.zeros(sum(heights), sum(widths))
+    whole_ts = torch.zeros(sum(heights), sum(widths), dtype=blocks[0].dtype)
     row = column = 0
     for block in blocks:
         whole_ts[row : row + block.shape[0], column : column + block.shape[1]] = block
