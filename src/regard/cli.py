@@ -105,7 +105,7 @@ def demo(
     """
     from regard.recipes.demo import run_demo
 
-    run_demo(out, minutes=minutes, overrides=list(set_))
+    print(run_demo(out, minutes=minutes, overrides=list(set_)))
 
 
 @app.command(sort_key=2)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+import regard
 from regard.evaluation.records import read_metrics
 from regard.evaluation.report import ReportData, write_report
 from regard.machine import cpu_model, usable_cores
@@ -49,7 +50,7 @@ def _facts(
         "vocabulary": f"{sizes[0]:,} entries, joint"
         if recipe.vocabulary.joint
         else f"{sizes[0]:,} and {sizes[1]:,} entries",
-        "regard": version("regard"),
+        "regard": regard.__version__,
         "python": platform.python_version(),
         "torch": version("torch"),
         "tokenizers": version("tokenizers"),

@@ -1,0 +1,224 @@
+"""`regard demo`: the main job from end to end on the corpus that comes with the package."""
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.corpora import HOME_ASSISTANT_EN_DE
+from regard.recipes.assembly import assemble
+from regard.recipes.load import load_recipe
+from regard.recipes.recipe import Recipe
+from regard.recipes.run import PREPARED_TEXT, train_in
+from regard.recipes.summary import write_run_report
+from regard.recipes.trial import Trial, try_steps
+from regard.recipes.write import toml_value
+from regard.serving.evaluate import Evaluation, evaluate_lines
+from regard.serving.translator import load
+from regard.text.lines import read_pairs, write_line
+from regard.text.split import place
+from regard.training.config import CosineSchedule
+from regard.training.interrupts import Interrupts
+from regard.training.metrics import MetricsLog
+from regard.training.progress import Reporter, duration, make_reporter
+from regard.weights.run_folder import RunFolder
+
+TEXT = "text"
+SPLITS = ("train", "valid", "test")
+# Of all texts: 1 % to validate, 3 % to test.
+_VALID, _TEST = 0.01, 0.04
+_TRIAL_STEPS = 24
+_VALIDATIONS = 5
+# Of the time, what is left for validations and for a machine that is slower later on.
+_RESERVE = 0.12
+_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps fit into the time, and what they were reckoned from."""
+
+    steps: int
+    trial: Trial
+
+
+def run_demo(
+    out: Path,
+    *,
+    minutes: float,
+    overrides: Sequence[str] = (),
+    reporter: Reporter | None = None,
+) -> str:
+    """Train, evaluate and show an English-German translator; return its result as text.
+
+    The machine's speed is measured for some seconds first, and so many steps are planned as fit
+    into `minutes`; an own `training.max_steps` among the overrides is taken as it is. The number
+    of steps is kept in the run's recipe, so that the run can be done again to the bit.
+
+    Args:
+        out: the run folder to make; the text, split in three, is written to `text/` in it.
+        minutes: how long training may take, validations included.
+        overrides: `key=value` changes of the recipe.
+        reporter: shows what happens; on stderr by default.
+
+    Raises:
+        As `regard.recipes.run.train`.
+    """
+    reporter = reporter or make_reporter()
+    started = time.perf_counter()
+    recipe = load_recipe("demo", [*_data_keys(out / TEXT), *overrides])
+    with Interrupts() as interrupts, RunFolder.create(out) as folder:
+        counts = _write_splits(out / TEXT)
+        reporter.say(_introduction(counts, out, minutes))
+        with tempfile.TemporaryDirectory(prefix="regard-demo-") as aside:
+            assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
+            trial = try_steps(
+                assembly,
+                Path(aside) / "run",
+                steps=_TRIAL_STEPS,
+                validate=False,
+                interrupts=interrupts,
+            )
+        plan = Plan(_steps_that_fit(minutes, trial), trial)
+        if not any(override.startswith("training.max_steps") for override in overrides):
+            recipe = _planned(recipe, plan.steps)
+        reporter.say(_announcement(recipe, plan))
+        assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=lambda _: None)
+        train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
+        evaluation = _evaluate(folder, recipe, reporter)
+    return _farewell(out, evaluation, time.perf_counter() - started)
+
+
+def demo_commands(run: Path) -> list[str]:
+    """What to type after the demo; each works as it stands."""
+    test = run / TEXT / "test"
+    return [
+        f"echo 'Turn on the light in the kitchen' | regard translate {run}",
+        f"regard translate {run} < {test}.en > {run}/test.out.de",
+        f"regard evaluate {run} --source {test}.en --reference {test}.de",
+        f"regard score {run} --source {test}.en --target {test}.de",
+        f"regard info {run}",
+    ]
+
+
+def _data_keys(text: Path) -> list[str]:
+    """The recipe keys that name the demo's text."""
+    files = {
+        "source": [str(text / "train.en")],
+        "target": [str(text / "train.de")],
+        "valid_source": str(text / "valid.en"),
+        "valid_target": str(text / "valid.de"),
+    }
+    return [f"data.{key}={toml_value(value)}" for key, value in files.items()]
+
+
+def _write_splits(folder: Path) -> dict[str, int]:
+    """Write the corpus as line-aligned files; near twins of a source stay in one split."""
+    folder.mkdir(exist_ok=True)
+    counts = dict.fromkeys(SPLITS, 0)
+    files = {
+        (split, side): (folder / f"{split}.{side}").open("wb")
+        for split in SPLITS
+        for side in ("en", "de")
+    }
+    try:
+        for split, source, target in _split_pairs():
+            write_line(files[split, "en"], source)
+            write_line(files[split, "de"], target)
+            counts[split] += 1
+    finally:
+        for file in files.values():
+            file.close()
+    return counts
+
+
+def _split_pairs() -> Iterator[tuple[str, str, str]]:
+    for source, target in read_pairs(HOME_ASSISTANT_EN_DE):
+        where = place(source, salt="demo")
+        split = "valid" if where < _VALID else "test" if where < _TEST else "train"
+        yield split, source, target
+
+
+def _steps_that_fit(minutes: float, trial: Trial) -> int:
+    return max(10, int(60 * minutes * (1 - _RESERVE) / trial.step_seconds))
+
+
+def _planned(recipe: Recipe, steps: int) -> Recipe:
+    """The recipe for so many steps: warm-up and validations in proportion."""
+    every = max(1, -(-steps // _VALIDATIONS))
+    changes: dict[str, object] = {"max_steps": steps, "checkpoint_every": every}
+    schedule = recipe.training.schedule
+    if isinstance(schedule, CosineSchedule):
+        warmup = min(schedule.warmup_steps, steps // 5)
+        changes["schedule"] = schedule.model_copy(update={"warmup_steps": warmup})
+    training = recipe.training.model_copy(update=changes)
+    return recipe.model_copy(update={"training": training})
+
+
+def _introduction(counts: dict[str, int], out: Path, minutes: float) -> str:
+    return "\n".join(
+        [
+            "regard demo: from two text files to a translator, English to German.",
+            "The text: interface strings of Home Assistant (Apache-2.0), "
+            + ", ".join(f"{count:,} pairs to {split}" for split, count in counts.items())
+            + ".",
+            f"What happens now: a vocabulary is learned (seconds), speed is measured (seconds), "
+            f"a model trains (up to {minutes:g} minutes), and is tested (under a minute).",
+            f"Everything goes to {out}. Ctrl-C saves and stops.",
+            "",
+        ]
+    )
+
+
+def _announcement(recipe: Recipe, plan: Plan) -> str:
+    steps = recipe.training.max_steps
+    return (
+        f"plan: {steps:,} steps of {plan.trial.step_seconds:.2f} s, about "
+        f"{duration(steps * plan.trial.step_seconds / (1 - _RESERVE))} with validations"
+    )
+
+
+def _evaluate(folder: RunFolder, recipe: Recipe, reporter: Reporter) -> Evaluation:
+    """Translate the test split, add its scores to the metrics and to the report."""
+    sides = [
+        (folder.path / TEXT / f"test.{side}").read_text(encoding="utf-8").split("\n")[:-1]
+        for side in ("en", "de")
+    ]
+    reporter.say(f"testing on {len(sides[0]):,} pairs that it has never seen")
+    evaluation = evaluate_lines(load(folder.path), *sides)
+    log = MetricsLog(folder.metrics_path, folder.metrics_path.stat().st_size)
+    log.write(evaluation.record("test"))
+    log.sync()
+    log.close()
+    resolved = recipe.model_copy(update={"model": recipe.model.resolved()})
+    write_run_report(folder, resolved, commands=demo_commands(folder.path), say=reporter.say)
+    return evaluation
+
+
+def _farewell(out: Path, evaluation: Evaluation, seconds: float) -> str:
+    every = max(1, len(evaluation.sources) // _SHOWN)
+    examples = list(
+        zip(evaluation.sources, evaluation.references, evaluation.translations, strict=True)
+    )[every // 2 :: every]
+    lines = [""]
+    for source, reference, translation in examples:
+        mark = "  (as the reference)" if translation == reference else ""
+        lines += [f"  {source}", f"    {translation}{mark}"]
+        lines += [] if mark else [f"    reference: {reference}"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"On {len(evaluation.sources):,} strings that it never saw:",
+            f"  BLEU {evaluation.bleu.value:.1f}  {evaluation.bleu.signature}",
+            f"  chrF {evaluation.chrf.value:.1f}  {evaluation.chrf.signature}",
+            f"  {evaluation.exact:,} of them are the reference, letter by letter.",
+            f"In all {duration(seconds)}. Report: {out / 'report.html'}",
+            "",
+            "Try it:",
+            *(f"  {command}" for command in demo_commands(out)),
+            "With your own text:",
+            "  regard train small --source train.en --target train.de --out runs/mine",
+        ]
+    )
