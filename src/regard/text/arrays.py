@@ -4,7 +4,7 @@ import mmap
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -69,8 +69,8 @@ class SideWriter:
 
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
         self._dtype = dtype
-        self._tokens: BinaryIO = (folder / f"{name}.tokens.bin").open("wb")
-        self._offsets: BinaryIO = (folder / f"{name}.offsets.bin").open("wb")
+        self._tokens = (folder / f"{name}.tokens.bin").open("wb")
+        self._offsets = (folder / f"{name}.offsets.bin").open("wb")
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
         self.total = 0
 
@@ -96,7 +96,7 @@ class CorpusWriter:
     def __init__(self, folder: Path, source_vocabulary: int, target_vocabulary: int) -> None:
         self._source = SideWriter(folder, "source", token_type(source_vocabulary))
         self._target = SideWriter(folder, "target", token_type(target_vocabulary))
-        self._lines: BinaryIO = (folder / LINES_FILE).open("wb")
+        self._lines = (folder / LINES_FILE).open("wb")
 
     def write(
         self,

@@ -14,7 +14,7 @@ from regard.text.corpus import Tokenizers
 from regard.text.shuffle import shuffled
 from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 
-POOL_PAIRS = 1 << 16
+POOL_PAIRS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _mask(lengths_b: Tensor, size: int) -> Tensor:
 class Batches:
     """The batches of each epoch of a corpus.
 
-    The pairs are shuffled (without a table of them all), taken in pools of about 65,000, sorted
+    The pairs are shuffled (without a table of them all), taken in pools of about 260,000, sorted
     by length in the pool, cut so that neither side of a batch has more than `batch_tokens` tokens
     with its padding, and the batches of the pool shuffled. So the order is a pure function of
     seed, epoch and position, a run can go on in the middle of an epoch, and the memory it takes
@@ -141,7 +141,7 @@ class Batches:
                 (self._corpus.source, self._corpus.target), self._sides, strict=True
             )
         )
-        order = length_order(source, target, self._batch_tokens)
+        order = length_order(source, target)
         longest = np.maximum(source, target)[order]
         bounds = cut(longest.tolist(), self._batch_tokens)
         batches = np.split(pairs[order], bounds[1:-1])
@@ -213,13 +213,15 @@ def _shares(bounds: Sequence[int], weights: Sequence[float]) -> tuple[list[int],
     return list(bounds), shares
 
 
-def length_order(source: Indices, target: Indices, batch_tokens: int) -> Indices:
+def length_order(source: Indices, target: Indices) -> Indices:
     """Return an order of pairs in which neighbours are of similar length on both sides.
 
-    The target decides in coarse steps and the source inside a step, up and down by turns, so
-    that there is no jump where one step meets the next. Pairs of equal lengths keep their order.
+    The longer side decides, as it is what fills a batch; among equals, how much longer one side
+    is than the other, up and down by turns, so that there is no jump from one length to the
+    next. Pairs of equal lengths keep their order.
     """
-    return np.lexsort((np.where(target % 2 == 0, source, -source), target))
+    longer, difference = np.maximum(source, target), source - target
+    return np.lexsort((np.where(longer % 2 == 0, difference, -difference), longer))
 
 
 def cut(longest: Sequence[int], batch_tokens: int) -> list[int]:

@@ -3,16 +3,17 @@
 import gzip
 import io
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from regard.errors import DataError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def open_text(path: str | Path) -> BinaryIO:
+def open_text(path: str | Path) -> BufferedIOBase:
     """Open a plain, .gz, .xz or .zst file for reading bytes.
 
     Raises:
@@ -21,9 +22,9 @@ def open_text(path: str | Path) -> BinaryIO:
     path = Path(path)
     try:
         if path.suffix == ".gz":
-            return cast(BinaryIO, gzip.open(path, "rb"))
+            return gzip.GzipFile(path, "rb")
         if path.suffix == ".xz":
-            return cast(BinaryIO, lzma.open(path, "rb"))
+            return lzma.LZMAFile(path, "rb")
         if path.suffix == ".zst":
             return _open_zst(path)
         return path.open("rb")
@@ -35,7 +36,7 @@ def open_text(path: str | Path) -> BinaryIO:
         raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
-def _open_zst(path: Path) -> BinaryIO:
+def _open_zst(path: Path) -> BufferedIOBase:
     try:
         import zstandard  # noqa: PLC0415 - an optional package
     except ImportError:
@@ -47,10 +48,10 @@ def _open_zst(path: Path) -> BinaryIO:
     reader = zstandard.ZstdDecompressor().stream_reader(
         path.open("rb"), read_across_frames=True, closefd=True
     )
-    return cast(BinaryIO, io.BufferedReader(reader))
+    return io.BufferedReader(reader)
 
 
-def read_lines(source: str | Path | BinaryIO, *, name: str = "") -> Iterator[str]:
+def read_lines(source: str | Path | Iterable[bytes], *, name: str = "") -> Iterator[str]:
     """Yield the lines of a file or a binary stream, without their ends.
 
     A line ends at a newline only; one carriage return before it is dropped, and so is a byte
@@ -71,7 +72,7 @@ def read_lines(source: str | Path | BinaryIO, *, name: str = "") -> Iterator[str
         yield from _decoded(source, name or "standard input")
 
 
-def _decoded(stream: BinaryIO, name: str) -> Iterator[str]:
+def _decoded(stream: Iterable[bytes], name: str) -> Iterator[str]:
     for number, raw in enumerate(_raw_lines(stream, name), start=1):
         try:
             yield raw.decode("utf-8")
@@ -84,7 +85,7 @@ def _decoded(stream: BinaryIO, name: str) -> Iterator[str]:
             ) from None
 
 
-def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+def _raw_lines(stream: Iterable[bytes], name: str) -> Iterator[bytes]:
     first = True
     try:
         for raw in stream:
@@ -131,6 +132,6 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
         yield source, target
 
 
-def write_line(stream: BinaryIO, text: str) -> None:
+def write_line(stream: BinaryIO | BufferedIOBase, text: str) -> None:
     """Write one line of UTF-8; a newline inside the text becomes a space, so it stays one line."""
     stream.write(text.replace("\n", " ").encode("utf-8") + b"\n")
