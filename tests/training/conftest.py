@@ -26,6 +26,12 @@ class Trained:
         return self.trainer.model.state_dict()
 
 
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These runs survive no power cut, and end sooner."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Trained]:
     """Trains in a folder of that name; with `resume`, goes on in it with a fresh model."""

@@ -39,8 +39,18 @@ def stripped(path: Path) -> list[dict[str, object]]:
 
 
 # An epoch has 5 batches: 5 is its edge, 3 and 7 are amid one; the log is written every 2 steps.
-@pytest.mark.parametrize("cut", [3, 5, 7])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("variant", "cut"),
+    [
+        ("plain", 5),
+        ("dropout", 3),
+        ("average", 7),
+        ("parts", 3),
+        ("bfloat16", 5),
+        ("all", 5),
+        ("all", 7),
+    ],
+)
 def test_a_resumed_run_ends_with_the_bits_of_one_that_was_never_stopped(
     train: Callable[..., Trained], variant: str, cut: int
 ) -> None:

@@ -4,12 +4,26 @@ import os
 import sys
 import unicodedata
 from dataclasses import dataclass
-from typing import Protocol, TextIO, runtime_checkable
+from typing import IO, Protocol, cast, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from regard.training.validation import Validation
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What is asked of a stream of text, such as `sys.stderr`."""
+
+    def write(self, text: str, /) -> int:
+        """Write the text."""
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,7 @@ class SilentReporter:
 class PlainReporter:
     """Whole lines only: for files, pipes and logs."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def say(self, text: str) -> None:
@@ -104,8 +118,10 @@ class PlainReporter:
 class TerminalReporter:
     """A live bar at the bottom of the terminal, and lines above it."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    def __init__(self, stream: Stream) -> None:
+        self._console = Console(
+            file=cast(IO[str], stream), highlight=False, markup=False, emoji=False
+        )
         self._progress: Progress | None = None
         self._task = TaskID(0)
         self._figures = ""
@@ -154,7 +170,7 @@ class TerminalReporter:
             self._progress = None
 
 
-def make_reporter(stream: TextIO | None = None) -> Reporter:
+def make_reporter(stream: Stream | None = None) -> Reporter:
     """A live bar where `stream` (stderr by default) is a terminal that can show one, else lines."""
     stream = stream or sys.stderr
     if stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
