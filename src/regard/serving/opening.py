@@ -1,0 +1,146 @@
+"""From a run folder to a model and its vocabularies, or a refusal that says what does not fit."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.errors import RegardError, RunFolderError
+from regard.models.build import build_model
+from regard.models.transformer import Transformer
+from regard.recipes.load import load_recipe
+from regard.recipes.recipe import Recipe
+from regard.shapes import Tensor
+from regard.text.corpus import Tokenizers
+from regard.text.tokenizer import Tokenizer
+from regard.training.devices import choose_device
+from regard.weights.run_folder import RunFolder
+
+_SHOWN = 3
+_COPY_AGAIN = "Copy the folder again from where it came from, whole."
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """What is needed of a run to translate with it; the model is in eval mode."""
+
+    path: Path
+    recipe: Recipe
+    tokenizers: Tokenizers
+    model: Transformer
+
+
+def open_run(path: str | Path, device: torch.device) -> OpenedRun:
+    """Open a run folder, every file verified, and put its model on a device.
+
+    Raises:
+        RunFolderError: it is no whole run folder (which file is missing or damaged), or its
+            recipe, vocabulary and weights do not belong together.
+    """
+    folder = RunFolder.open(path)
+    recipe = load_recipe(folder_name(path))
+    files = folder.tokenizer_files()
+    source = Tokenizer.from_bytes(files.source, name=str(path))
+    target = source if files.joint else Tokenizer.from_bytes(files.target, name=str(path))
+    tokenizers = Tokenizers(source, target)
+    weights = folder.load_weights()
+    _require_vocabulary(folder, tokenizers, weights)
+    model = build_model(
+        recipe.model,
+        source_vocabulary=source.size,
+        target_vocabulary=target.size,
+        seed=recipe.training.seed,
+    )
+    _require_shapes(folder.path, model.state_dict(), weights)
+    model.load_state_dict(weights)
+    return OpenedRun(folder.path, recipe, tokenizers, model.to(device).eval())
+
+
+def folder_name(path: str | Path) -> str:
+    """The path as `load_recipe` takes it: a run folder even if a preset has the same name."""
+    return os.path.join(path, "")  # noqa: PTH118 - pathlib drops the slash that this is about
+
+
+def require_same_target(runs: list[OpenedRun]) -> None:
+    """Refuse an ensemble whose models do not speak of the same target tokens.
+
+    Raises:
+        RunFolderError: names the first run and one that differs from it.
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        ours, theirs = first.tokenizers.target, run.tokenizers.target
+        if ours.pieces(range(ours.size)) != theirs.pieces(range(theirs.size)):
+            raise RunFolderError(
+                f"its target vocabulary ({theirs.size:,} entries) is not that of "
+                f"{first.path} ({ours.size:,} entries)",
+                where=str(run.path),
+                hint="An ensemble averages probabilities of tokens, so the runs must share them: "
+                "train one with --init of the other.",
+            )
+
+
+def find_device(wanted: str) -> torch.device:
+    """The device for `auto`, `cpu`, `cuda` or `cuda:1`.
+
+    Raises:
+        RegardError: it is none of these, or this machine does not have it.
+    """
+    if wanted == "auto":
+        return choose_device("auto")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in {"cpu", "cuda"}:
+        raise RegardError(
+            f'expected "auto", "cpu", "cuda" or "cuda:N", got "{wanted}"', where="device"
+        )
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise RegardError(
+            f'"{wanted}" is not there: torch sees {count or "no"} CUDA GPU(s) on this machine',
+            where="device",
+            hint='Use "auto" or "cpu".',
+        )
+    return device
+
+
+def _require_vocabulary(
+    folder: RunFolder, tokenizers: Tokenizers, weights: dict[str, Tensor]
+) -> None:
+    target = "target_embedding.weight"
+    if target not in weights:
+        target = "source_embedding.weight"
+    sides = [
+        ("source", "source_embedding.weight", tokenizers.source),
+        ("target", target, tokenizers.target),
+    ]
+    for side, name, tokenizer in sides:
+        if name in weights and len(weights[name]) != tokenizer.size:
+            file = "tokenizer.json" if tokenizers.joint else f"tokenizer.{side}.json"
+            raise RunFolderError(
+                f"the vocabulary does not fit the weights: {file} has {tokenizer.size:,} "
+                f"entries, and {name} has {len(weights[name]):,} rows",
+                where=str(folder.path),
+                hint=_COPY_AGAIN,
+            )
+
+
+def _require_shapes(path: Path, wanted: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
+    differing = []
+    for name in sorted({*wanted, *weights}):
+        want = f"{tuple(wanted[name].shape)}" if name in wanted else "nothing"
+        found = f"{tuple(weights[name].shape)}" if name in weights else "missing"
+        if want != found:
+            differing.append(f"{name} is {found}, and the recipe wants {want}")
+    if differing:
+        more = len(differing) - _SHOWN
+        raise RunFolderError(
+            "the weights do not fit the recipe: "
+            + "; ".join(differing[:_SHOWN])
+            + (f"; and {more} more" if more > 0 else ""),
+            where=str(path),
+            hint=_COPY_AGAIN,
+        )

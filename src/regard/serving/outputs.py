@@ -1,0 +1,102 @@
+"""Where results go: standard output line by line, or a file that is whole or not there at all."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from regard.errors import RegardError
+from regard.text.lines import write_line
+from regard.weights.files import temporary_name
+
+
+class LineWriter:
+    """Writes lines to a binary stream; `name` is what to call it in an error."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def write(self, text: str) -> None:
+        """Write one line.
+
+        Raises:
+            RegardError: it can't be written, because the disk is full for example.
+        """
+        with _blaming(self._name):
+            write_line(self._stream, text)
+
+    def flush(self) -> None:
+        """Hand on what was written so far.
+
+        Raises:
+            RegardError: it can't be written.
+        """
+        with _blaming(self._name):
+            self._stream.flush()
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[LineWriter]:
+    """Write to a file, or to standard output.
+
+    A file is written under another name and renamed at the end of the block; if the block
+    fails, what was there before stays. Pipes and devices are written directly.
+
+    Raises:
+        RegardError: it can't be written.
+    """
+    if path is None:
+        yield LineWriter(sys.stdout.buffer, "standard output")
+        return
+    name = str(path)
+    if _is_special(path):
+        with _blaming(name):
+            stream = path.open("wb")
+        writer = LineWriter(stream, name)
+        try:
+            yield writer
+            writer.flush()
+        finally:
+            with suppress(OSError):
+                stream.close()
+        return
+    if path.is_dir():
+        raise RegardError("wanted a file, found a folder", where=name)
+    place = path.resolve()
+    temporary = temporary_name(place)
+    with _blaming(name):
+        stream = temporary.open("xb")
+    writer = LineWriter(stream, name)
+    try:
+        yield writer
+        writer.flush()
+        with _blaming(name):
+            os.fsync(stream.fileno())
+            stream.close()
+            temporary.replace(place)
+    except BaseException:
+        with suppress(OSError):
+            stream.close()
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device, or stands for one, as /dev/stdout does."""
+    under_dev = path.absolute().is_relative_to("/dev")
+    return under_dev or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+@contextmanager
+def _blaming(name: str) -> Iterator[None]:
+    """Name the file in an error; a reader that went away is none."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise RegardError(f"cannot be written: {error.strerror}", where=name) from None

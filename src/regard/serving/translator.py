@@ -1,0 +1,249 @@
+"""A trained model as a Python object: `regard.load("runs/ende").translate(["Hello"])`."""
+
+import difflib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, TypedDict, Unpack, overload
+
+import torch
+from pydantic import ValidationError
+
+from regard.decoding.config import DecodingConfig
+from regard.decoding.score import PairScore, score_pairs
+from regard.decoding.translate import Translation
+from regard.decoding.translate import translate as translate_lines
+from regard.errors import DataError, RegardError
+from regard.models.transformer import Transformer
+from regard.recipes.explain import explain
+from regard.recipes.recipe import Recipe
+from regard.serving.opening import OpenedRun, find_device, open_run, require_same_target
+from regard.text.corpus import Tokenizers
+
+RunPath = str | Path
+
+
+class DecodingOptions(TypedDict, total=False):
+    """The keys of `DecodingConfig`, each of which a call may set for itself."""
+
+    method: Literal["beam", "sample"]
+    beam: int
+    alpha: float
+    coverage: float
+    n_best: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int
+    no_repeat_ngram: int
+    min_tokens: int
+    max_tokens: int
+    max_extra_tokens: int
+    batch_tokens: int
+
+
+def load(
+    path: RunPath | Sequence[RunPath], *, device: str = "auto", threads: int | None = None
+) -> "Translator":
+    """Open a trained run, or several as an ensemble, to translate with.
+
+    ```python
+    import regard
+
+    translator = regard.load("runs/ende")
+    print(translator.translate(["Hello", "How are you?"]))
+    print(translator.translate("Hello", beam=8, alpha=1.0))
+    ```
+
+    Args:
+        path: a run folder; or several, whose probabilities are averaged.
+        device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "cuda:1".
+        threads: CPU threads to use, in the whole process; None leaves torch's setting.
+
+    Raises:
+        RunFolderError: a folder is not there or damaged, its parts do not belong together, or
+            the runs of an ensemble have different target vocabularies.
+        RegardError: there is no such device.
+    """
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    if not paths:
+        raise RegardError("expected one run folder or more, got none", where="load")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    place = find_device(device)
+    runs = [open_run(one, place) for one in paths]
+    require_same_target(runs)
+    return Translator(runs)
+
+
+class Translator:
+    """A trained model, or an ensemble, and all it takes to translate text; made by `load`.
+
+    `decoding` says how it searches where a call says nothing else; it is the recipe's, and may
+    be replaced.
+    """
+
+    def __init__(self, runs: Sequence[OpenedRun]) -> None:
+        self._runs = tuple(runs)
+        self.decoding: DecodingConfig = runs[0].recipe.decoding
+
+    @property
+    def model(self) -> Transformer:
+        """The model, a plain `torch.nn.Module`; the first of an ensemble."""
+        return self._runs[0].model
+
+    @property
+    def models(self) -> tuple[Transformer, ...]:
+        """All models; one, if it is no ensemble."""
+        return tuple(run.model for run in self._runs)
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """The vocabularies of source and target; the first's of an ensemble."""
+        return self._runs[0].tokenizers
+
+    @property
+    def recipe(self) -> Recipe:
+        """What made the model; the first of an ensemble."""
+        return self._runs[0].recipe
+
+    @property
+    def trained_length(self) -> int:
+        """The most source tokens that every model was trained on; what is longer is cut."""
+        return min(run.recipe.data.max_tokens for run in self._runs)
+
+    # A str is a sequence of strings too, but nobody wants it translated letter by letter.
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, lines: str, **options: Unpack[DecodingOptions]
+    ) -> str: ...
+
+    @overload
+    def translate(self, lines: Sequence[str], **options: Unpack[DecodingOptions]) -> list[str]: ...
+
+    def translate(
+        self, lines: str | Sequence[str], **options: Unpack[DecodingOptions]
+    ) -> str | list[str]:
+        """Translate strings, in order; a single string gives a single string.
+
+        A string gives one line, whatever it holds: a line break inside it is read as a space.
+        A blank string gives an empty one. A string longer than the model was trained on is
+        translated in pieces.
+
+        Args:
+            lines: what to translate.
+            options: of `DecodingConfig`, in place of those in `decoding`.
+
+        Raises:
+            RegardError: an option is unknown or has a bad value.
+            DataError: a string can't be encoded in UTF-8, or is no string; says which.
+            ModelError: the model's output is NaN.
+        """
+        if isinstance(lines, str):
+            return self.translations([lines], **options)[0].text
+        return [translation.text for translation in self.translations(lines, **options)]
+
+    def translations(
+        self,
+        lines: Sequence[str],
+        *,
+        prefixes: Sequence[str] | None = None,
+        alignments: bool = False,
+        attention: bool = False,
+        first_line: int = 1,
+        warn: Callable[[str], None] | None = None,
+        **options: Unpack[DecodingOptions],
+    ) -> list[Translation]:
+        """As `translate`, with all there is to know: tokens, scores, the n best, alignments.
+
+        Args:
+            lines: what to translate.
+            prefixes: for each line, what its translation must begin with; "" leaves it free.
+            alignments: link the words of source and translation.
+            attention: keep what each target token drew from each source token.
+            first_line: the number of the first line, for warnings.
+            warn: is told of a line that is cut into pieces.
+            options: of `DecodingConfig`, in place of those in `decoding`.
+
+        Raises:
+            As `translate`; and DataError if there are not as many prefixes as lines.
+        """
+        config = self._config(options)
+        texts = [text.replace("\n", " ") for text in _checked(lines, "lines")]
+        if prefixes is not None:
+            prefixes = _checked(prefixes, "prefixes")
+            if len(prefixes) != len(texts):
+                raise DataError(f"there are {len(texts)} lines and {len(prefixes)} prefixes")
+        return translate_lines(
+            self.models,
+            [run.tokenizers.source for run in self._runs],
+            self.tokenizers.target,
+            texts,
+            config,
+            trained_length=self.trained_length,
+            prefixes=prefixes,
+            alignments=alignments,
+            attention=attention,
+            first_line=first_line,
+            warn=warn,
+        )
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
+        """How likely each target is, given its source.
+
+        ```python
+        translator = regard.load("runs/ende")
+        for score in translator.score([("Hello", "Hallo"), ("Hello", "Danke")]):
+            print(score.log_prob, score.tokens)
+        ```
+
+        Raises:
+            DataError: a string can't be encoded in UTF-8; says which.
+            ModelError: a line is longer than a table of learned positions.
+        """
+        sources = _checked([source for source, _ in pairs], "sources")
+        targets = _checked([target for _, target in pairs], "targets")
+        return score_pairs(
+            self.models,
+            [run.tokenizers.source for run in self._runs],
+            self.tokenizers.target,
+            list(zip(sources, targets, strict=True)),
+        )
+
+    def _config(self, options: DecodingOptions) -> DecodingConfig:
+        known = list(DecodingConfig.model_fields)
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                asked = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(known)}"
+                raise RegardError(f"unknown option {name}; {asked}", where="translate")
+        if not options:
+            return self.decoding
+        merged = {**self.recipe.model_dump(), "decoding": {**self.decoding.model_dump(), **options}}
+        try:
+            return Recipe.model_validate(merged).decoding
+        except ValidationError as error:
+            raise explain(error, source="translate", changed=()) from None
+
+
+def _checked(lines: Sequence[str], name: str) -> list[str]:
+    """The lines, all of them strings that UTF-8 can hold."""
+    if isinstance(lines, str):
+        raise DataError(f'expected a list of strings, got one; write ["{lines[:20]}"]', where=name)
+    texts = list(lines)
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(
+                f"expected a string, got a {type(text).__name__}", where=f"{name}[{place}]"
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"character {error.start} is half of a surrogate pair "
+                f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold",
+                where=f"{name}[{place}]",
+                hint='Read text with errors="replace", or mend it where it comes from.',
+            ) from None
+    return texts
