@@ -212,7 +212,8 @@ def translate(
 ) -> None:
     """Translate lines of text from standard input to standard output.
 
-    N lines in, N lines out, in order; a blank line stays blank.
+    N lines in, N lines out, in order; a blank line stays blank. With --n-best above 1 there is
+    a line for each hypothesis: the number of the input line, the score and the text, with tabs.
     A search option stands for the recipe key of that name (--beam: decoding.beam);
     what is not given is as in the run's recipe.
 
@@ -227,7 +228,7 @@ def translate(
         prefix_file: What each translation starts with: one line for each line of input.
         beam: Hypotheses kept at each step; 1 is greedy search.
         alpha: Length penalty: 0 none, more favours longer translations.
-        n_best: Translations a line, best first, each with its score before it.
+        n_best: Translations a line, best first, each after its line's number and its score.
         sample: Draw the translation at random from the model.
         temperature: Below 1 samples nearer to the most likely, above 1 farther.
         top_k: Sample among the k most likely tokens only; 0 is all.
@@ -278,9 +279,10 @@ def score(
     threads: _Threads = None,
     json: _Json = False,
 ) -> None:
-    """Say how likely given translations are: log-probability a line, then perplexity.
+    """Say how likely given translations are: log-probability a line, and perplexity.
 
     Prints a line for each pair: its log-probability (natural logarithm), a tab, its tokens.
+    The perplexity of all goes to standard error; --json prints everything in one object.
 
     Args:
         run: The run folder whose model judges.
@@ -334,13 +336,15 @@ def average(
     steps: Annotated[tuple[PositiveInt, ...], Parameter(consume_multiple=True)] = (),
     out: Path | None = None,
 ) -> None:
-    """Average the weights of several checkpoints of a run into one model.
+    """Average the weights of several checkpoints of a run into the model to translate with.
+
+    The model that training wrote is kept beside it, as model.trained.safetensors.
 
     Args:
         run: The run folder whose checkpoints are averaged.
         last: Average the last so many checkpoints. Default: 5.
         steps: Average the checkpoints of these steps instead.
-        out: The run folder to write. Default: the run's name and -average.
+        out: A run folder to write, which leaves the run as it is.
     """
     from regard.serving import commands
 
