@@ -61,7 +61,9 @@ def train(
             return None
         with RunFolder.create(out) as folder:
             assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
-            return train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
+            result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
+            reporter.say(_outcome(folder.path, recipe, result))
+            return result
 
 
 def resume(
@@ -95,7 +97,9 @@ def resume(
         assembly = assemble(
             recipe, folder.path / PREPARED_TEXT, vocabularies=vocabularies, say=reporter.say
         )
-        return train_in(folder, assembly, reporter=reporter, interrupts=interrupts, resume=True)
+        result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts, resume=True)
+        reporter.say(_outcome(folder.path, recipe, result))
+        return result
 
 
 def train_in(
@@ -106,7 +110,7 @@ def train_in(
     interrupts: Interrupts,
     resume: bool = False,
 ) -> TrainingResult:
-    """Train what is assembled into an open run folder, write its report, and say what came out."""
+    """Train what is assembled into an open run folder, and write its report."""
     recipe, tokenizers = assembly.recipe, assembly.data.tokenizers
     trainer = assembly.trainer(
         folder, reporter=reporter, interrupts=interrupts, validator=assembly.validator()
@@ -120,7 +124,6 @@ def train_in(
     folder.write_recipe(format_recipe(resolved))
     result = trainer.run(resume=resume)
     write_run_report(folder, resolved, commands=next_commands(folder.path), say=reporter.say)
-    reporter.say(_outcome(folder.path, resolved, result))
     return result
 
 
