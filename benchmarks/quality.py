@@ -1,0 +1,145 @@
+"""How good a translator two text files give in about an hour: trains a recipe, prints BLEU on dev.
+
+    python benchmarks/quality.py CORPUS --out runs/debian [--minutes 60] [--recipe small]
+    python benchmarks/quality.py CORPUS --out runs/quick --quick --json quick.json
+
+CORPUS is a folder with train.en, train.de, dev.en and dev.de, plain or .gz, .xz or .zst. The
+number of steps is planned from a measurement, so that the training takes the minutes asked for.
+There is no peer in this one: `peer` and `ratio` are null.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+import regard
+from regard.machine import cpu_model, usable_cores
+from regard.recipes.assembly import assemble
+from regard.recipes.trial import try_steps
+from regard.training.interrupts import Interrupts
+from regard.training.progress import make_reporter
+from regard.weights.checkpoints import checkpoint_steps
+
+QUICK_MINUTES = 1.0
+TRIAL_STEPS = 24
+# Of the time, what goes into validations, checkpoints and a machine that is slower later on.
+RESERVE = 0.1
+
+
+def main() -> None:
+    options = parse()
+    text = {
+        f"data.{key}": find(options.corpus, name)
+        for key, name in {
+            "source": f"train.{options.source}",
+            "target": f"train.{options.target}",
+            "valid_source": f"dev.{options.source}",
+            "valid_target": f"dev.{options.target}",
+        }.items()
+    }
+    keys = [
+        f'{key}=["{path}"]' if key in ("data.source", "data.target") else f'{key}="{path}"'
+        for key, path in text.items()
+    ]
+    steps = plan_steps(options, keys)
+    recipe = regard.load_recipe(options.recipe, [*keys, *options.set, *steps_keys(steps)])
+    started = time.perf_counter()
+    result = regard.train(recipe, options.out)
+    minutes = (time.perf_counter() - started) / 60
+    assert result is not None
+    rows = measure(options, recipe, text, minutes, result)
+    show(rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--recipe", default="small")
+    parser.add_argument("--source", default="en")
+    parser.add_argument("--target", default="de")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--quick", action="store_true", help="a minute of training")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.quick:
+        options.minutes = QUICK_MINUTES
+    return options
+
+
+def find(corpus: Path, name: str) -> Path:
+    for suffix in ("", ".xz", ".gz", ".zst"):
+        path = corpus / f"{name}{suffix}"
+        if path.is_file():
+            return path
+    sys.exit(f"{corpus / name}: no such file, nor with .xz, .gz or .zst")
+
+
+def plan_steps(options: argparse.Namespace, keys: list[str]) -> int:
+    """How many steps fit into the minutes on this machine."""
+    recipe = regard.load_recipe(options.recipe, [*keys, *options.set])
+    with tempfile.TemporaryDirectory() as aside, Interrupts() as interrupts:
+        assembly = assemble(recipe, Path(aside) / "data", say=make_reporter().say)
+        trial = try_steps(
+            assembly,
+            Path(aside) / "run",
+            steps=TRIAL_STEPS,
+            validate=False,
+            interrupts=interrupts,
+        )
+    return max(20, int(60 * options.minutes * (1 - RESERVE) / trial.step_seconds))
+
+
+def steps_keys(steps: int) -> list[str]:
+    return [
+        f"training.max_steps={steps}",
+        f"training.checkpoint_every={max(1, steps // 10)}",
+    ]
+
+
+def measure(
+    options: argparse.Namespace,
+    recipe: regard.Recipe,
+    text: dict[str, Path],
+    minutes: float,
+    result: object,
+) -> list[dict[str, object]]:
+    """BLEU and chrF on dev of the model that training chose, as `regard evaluate` gives them."""
+    from regard.serving.evaluate import evaluate_lines
+    from regard.text.lines import read_lines
+
+    dev = [list(read_lines(text[key])) for key in ("data.valid_source", "data.valid_target")]
+    found = evaluate_lines(regard.load(options.out), *dev)
+    print(f"recipe {options.recipe}, {recipe.training.max_steps:,} steps, {result}")
+    print(f"{len(checkpoint_steps(options.out))} checkpoints kept; {found.bleu.signature}")
+    name = f"{options.recipe} {options.corpus.name} {minutes:.0f} min"
+    return [
+        row(f"{name} BLEU on dev", found.bleu.value, "BLEU"),
+        row(f"{name} chrF on dev", found.chrf.value, "chrF"),
+        row(f"{name} perplexity on dev", found.perplexity, "per target token"),
+        row(f"{name} training", minutes, "minutes"),
+    ]
+
+
+def row(name: str, ours: float, unit: str) -> dict[str, object]:
+    return {"name": name, "ours": ours, "peer": None, "ratio": None, "unit": unit}
+
+
+def show(rows: list[dict[str, object]]) -> None:
+    print(f"regard {regard.__version__}, torch {torch.__version__}, Python "
+          f"{platform.python_version()}, {cpu_model()}, {usable_cores()} cores")  # fmt: skip
+    for line in rows:
+        print(f"{line['name']!s:50} {line['ours']:10.2f} {line['unit']}")
+
+
+if __name__ == "__main__":
+    main()
