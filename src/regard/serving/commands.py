@@ -1,7 +1,7 @@
-"""What `regard translate` and `regard average` do; `judging` has `score` and `evaluate`."""
+"""What the command line calls: checks what it was given, and only then waits for torch."""
 
 import itertools
-import json
+import os
 import signal
 import sys
 import threading
@@ -10,25 +10,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from regard.decoding.config import DecodingConfig
-from regard.decoding.translation import Candidate, Translation
-from regard.errors import DataError, RegardError
+from regard.errors import RegardError
 from regard.recipes.load import load_recipe
-from regard.serving.judging import evaluate, score
-from regard.serving.opening import folder_name
-from regard.serving.outputs import LineWriter, open_output
-from regard.serving.translator import Translator, load
+from regard.serving.outputs import open_output
 from regard.serving.windows import open_input
-from regard.text.lines import read_lines
-from regard.text.tokenizer import Tokenizer
-from regard.weights.average import average_checkpoints
+from regard.text.inputs import PairFile
+from regard.text.lines import open_text, read_lines
 from regard.weights.run_folder import RunFolder
 
-__all__ = ["average", "evaluate", "score", "translate"]
+# A wrong path or option is refused at once: what imports torch is imported after the checks.
+# ruff: noqa: PLC0415
 
 _AVERAGED = 5
-_NAMED = 10
-# Line ends to others than us; JSON leaves them as they are.
-_ESCAPED = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 def translate(
@@ -64,46 +57,102 @@ def translate(
     Raises:
         DataError: the input is not UTF-8 (the lines before it are answered), a file is missing,
             or there is not a prefix for each line.
-        RegardError: as `load`; or a file can't be written.
+        RegardError: as `regard.load`; or a file can't be written.
     """
     if prefix is not None and prefix_file is not None:
         raise RegardError(
             "cannot go with --prefix-file", where="--prefix", hint="Give one of the two."
         )
-    decoding = load_recipe(folder_name(runs[0]), overrides, only=["decoding"]).decoding
+    decoding = _check_runs(runs, overrides)
+    prefixes = _prefixes(prefix, prefix_file)
     with _terminable(), ExitStack() as stack:
         source = stack.enter_context(open_input(input))
-        prefixes = _Prefixes(prefix, prefix_file)
-        writer = stack.enter_context(open_output(output))
-        sheets = [
-            (stack.enter_context(open_output(path)), write)
-            for path, write in ((report, _write_report), (alignments, _write_alignment))
-            if path is not None
-        ]
+        text_file = stack.enter_context(open_output(output))
+        report_file, alignments_file = (
+            None if path is None else stack.enter_context(open_output(path))
+            for path in (report, alignments)
+        )
+        from regard.serving.answering import answer
+        from regard.serving.translator import load
+
         translator = load(list(runs), threads=threads)
         translator.decoding = decoding
-        cut: list[int] = []
-        count = 0
-        for window in source.windows():
-            translations = translator.translations(
-                window,
-                prefixes=prefixes.take(len(window)),
-                alignments=alignments is not None,
-                first_line=count + 1,
-                warn=lambda text: _say(f"warning: {source.name}, {text}"),
-            )
-            for line, translation in zip(window, translations, strict=True):
-                count += 1
-                if not translation.finished:
-                    cut.append(count)
-                _write_text(writer, count, translation, decoding)
-                for sheet, write in sheets:
-                    write(sheet, count, line, translation, translator)
-            for stream in (writer, *(sheet for sheet, _ in sheets)):
-                stream.flush()
-        prefixes.require_end(count, source.name)
-    if cut:
-        _say(_cut_message(cut, count))
+        answered = answer(
+            translator,
+            source,
+            text_file,
+            report=report_file,
+            alignments=alignments_file,
+            prefixes=prefixes,
+            prefix_file=str(prefix_file or ""),
+            say=_say,
+        )
+    if answered.cut:
+        _say(answered.warning)
+
+
+def score(
+    runs: Sequence[Path],
+    *,
+    source: Path,
+    target: Path,
+    threads: int | None = None,
+    json: bool = False,
+) -> None:
+    """Print how likely each target line is, given its source line.
+
+    To standard output goes a line for each pair: the natural logarithm of the probability, a
+    tab, the number of tokens (the end token counted); the perplexity of all goes to standard
+    error. With `json`, one object holds it all, and goes to standard output.
+
+    Raises:
+        DataError: a file is missing, empty or not UTF-8, or they differ in their line counts.
+        RegardError: as `regard.load`.
+    """
+    _check_runs(runs)
+    pairs = list(PairFile(str(source), str(target)).pairs())
+    with open_output(None) as writer:
+        from regard.serving.judging import score_and_write
+        from regard.serving.translator import load
+
+        score_and_write(load(list(runs), threads=threads), pairs, writer, json=json, say=_say)
+
+
+def evaluate(
+    runs: Sequence[Path],
+    *,
+    source: Path,
+    reference: Path,
+    overrides: Sequence[str] = (),
+    threads: int | None = None,
+    json: bool = False,
+) -> None:
+    """Translate a test set as training's validation does, and print BLEU, chrF and perplexity.
+
+    The perplexity is that of the references, per token, the end token counted; as in training,
+    pairs with a side of more than `data.max_tokens` tokens have no part in it.
+
+    Args:
+        runs: a run folder, or several to average.
+        source: the text to translate.
+        reference: its translation, line by line.
+        overrides: `decoding.key=value` changes to the first run's recipe.
+        threads: CPU threads to use.
+        json: print one JSON object.
+
+    Raises:
+        DataError: a file is missing, empty or not UTF-8, or they differ in their line counts.
+        RegardError: as `regard.load`.
+    """
+    decoding = _check_runs(runs, overrides)
+    pairs = list(PairFile(str(source), str(reference)).pairs())
+    with open_output(None) as writer:
+        from regard.serving.judging import evaluate_and_write
+        from regard.serving.translator import load
+
+        translator = load(list(runs), threads=threads)
+        translator.decoding = decoding
+        evaluate_and_write(translator, pairs, writer, json=json, say=_say)
 
 
 def average(
@@ -128,100 +177,28 @@ def average(
     if not steps and last is None:
         last = _AVERAGED
     with _terminable(), RunFolder.open(run, write=out is None, model=False) as folder:
+        from regard.weights.average import average_checkpoints
+
         taken = average_checkpoints(folder, last=last, steps=steps, out=out, log=_say)
-    _say(f"averaged the checkpoints of {len(taken)} step(s): {', '.join(f'{s:,}' for s in taken)}")
-    if out is None:
-        _say("the model that training wrote is kept as model.trained.safetensors")
+    _say(f"averaged the checkpoints of these steps: {', '.join(f'{step:,}' for step in taken)}")
     with open_output(None) as writer:
         writer.write(str(out or run))
 
 
-class _Prefixes:
-    """What each translation must begin with: always the same, a line of a file, or nothing."""
-
-    def __init__(self, prefix: str | None, path: Path | None) -> None:
-        self._path = path
-        self._lines: Iterator[str] | None = None
-        if path is not None:
-            self._lines = read_lines(path)
-        elif prefix is not None:
-            self._lines = itertools.repeat(prefix)
-        self._taken = 0
-
-    def take(self, count: int) -> list[str] | None:
-        """The next prefixes."""
-        if self._lines is None:
-            return None
-        taken = list(itertools.islice(self._lines, count))
-        self._taken += len(taken)
-        if len(taken) < count:
-            raise DataError(
-                f"there is no prefix for line {self._taken + 1}: "
-                f"the file has {self._taken:,} lines and the input has more",
-                where=str(self._path),
-                hint="It must hold one line, which may be empty, for each line of the input.",
-            )
-        return taken
-
-    def require_end(self, count: int, name: str) -> None:
-        """Refuse more prefixes than there were lines."""
-        if self._path is not None and self._lines is not None:
-            more = sum(1 for _ in self._lines)
-            if more:
-                raise DataError(
-                    f"the file has {count + more:,} lines and {name} has {count:,}",
-                    where=str(self._path),
-                    hint="It must hold one line, which may be empty, for each line of the input.",
-                )
+def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> DecodingConfig:
+    """Look at the run folders and options as far as that goes without torch."""
+    for run in runs:
+        RunFolder.open(run, model=False)
+    # With a slash after it, a folder that is named like a preset is not taken for that.
+    folder = os.path.join(runs[0], "")  # noqa: PTH118 - pathlib drops the slash
+    return load_recipe(folder, overrides, only=["decoding"]).decoding
 
 
-def _write_text(
-    writer: LineWriter, number: int, translation: Translation, decoding: DecodingConfig
-) -> None:
-    if decoding.n_best == 1:
-        writer.write(translation.text)
-        return
-    for hypothesis in translation.hypotheses:
-        writer.write(f"{number}\t{hypothesis.score:.4f}\t{hypothesis.text}")
-
-
-def _write_report(
-    writer: LineWriter, number: int, line: str, translation: Translation, translator: Translator
-) -> None:
-    tokenizer = translator.tokenizers.target
-    record: dict[str, object] = {
-        "line": number,
-        "source": line,
-        **_fields(translation.hypotheses[0], tokenizer),
-    }
-    if translator.decoding.n_best > 1:
-        record["hypotheses"] = [_fields(each, tokenizer) for each in translation.hypotheses]
-    writer.write(json.dumps(record, ensure_ascii=False).translate(_ESCAPED))
-
-
-def _write_alignment(
-    writer: LineWriter, number: int, line: str, translation: Translation, translator: Translator
-) -> None:
-    writer.write(translation.pharaoh)
-
-
-def _fields(candidate: Candidate, tokenizer: Tokenizer) -> dict[str, object]:
-    return {
-        "text": candidate.text,
-        "tokens": tokenizer.tokens(candidate.tokens),
-        "score": candidate.score,
-        "log_prob": candidate.log_prob,
-        "finished": candidate.finished,
-    }
-
-
-def _cut_message(cut: Sequence[int], count: int) -> str:
-    lines = ", ".join(f"{number:,}" for number in cut[:_NAMED])
-    more = ", ..." if len(cut) > _NAMED else ""
-    return (
-        f"warning: {len(cut):,} of {count:,} translations were cut before they came to an end "
-        f"(line {lines}{more}); --report says which"
-    )
+def _prefixes(prefix: str | None, path: Path | None) -> Iterator[str] | None:
+    if path is not None:
+        open_text(path).close()
+        return read_lines(path)
+    return None if prefix is None else itertools.repeat(prefix)
 
 
 def _say(text: str) -> None:

@@ -39,7 +39,8 @@ def open_run(path: str | Path, device: torch.device) -> OpenedRun:
             recipe, vocabulary and weights do not belong together.
     """
     folder = RunFolder.open(path)
-    recipe = load_recipe(folder_name(path))
+    # With a slash after it, a folder that is named like a preset is not taken for that.
+    recipe = load_recipe(os.path.join(path, ""))  # noqa: PTH118 - pathlib drops the slash
     files = folder.tokenizer_files()
     source = Tokenizer.from_bytes(files.source, name=str(path))
     target = source if files.joint else Tokenizer.from_bytes(files.target, name=str(path))
@@ -55,11 +56,6 @@ def open_run(path: str | Path, device: torch.device) -> OpenedRun:
     _require_shapes(folder.path, model.state_dict(), weights)
     model.load_state_dict(weights)
     return OpenedRun(folder.path, recipe, tokenizers, model.to(device).eval())
-
-
-def folder_name(path: str | Path) -> str:
-    """The path as `load_recipe` takes it: a run folder even if a preset has the same name."""
-    return os.path.join(path, "")  # noqa: PTH118 - pathlib drops the slash that this is about
 
 
 def require_same_target(runs: list[OpenedRun]) -> None:

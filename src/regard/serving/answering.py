@@ -1,0 +1,139 @@
+"""Answers lines as they come: the translations, and the report and alignments beside them."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from regard.decoding.translation import Candidate, Translation
+from regard.errors import DataError
+from regard.serving.outputs import LineWriter
+from regard.serving.translator import Translator
+from regard.serving.windows import Input
+from regard.text.tokenizer import Tokenizer
+
+_NAMED = 10
+# Line ends to other programs; JSON leaves them as they are.
+_ESCAPED = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+@dataclass
+class Answered:
+    """How many lines were answered, and the numbers of those whose translation was cut."""
+
+    lines: int = 0
+    cut: list[int] = field(default_factory=list)
+
+    @property
+    def warning(self) -> str:
+        """What to tell the user about the translations that were cut."""
+        named = ", ".join(f"{number:,}" for number in self.cut[:_NAMED])
+        more = ", ..." if len(self.cut) > _NAMED else ""
+        return (
+            f"warning: {len(self.cut):,} of {self.lines:,} translations were cut before they came "
+            f"to an end ({'line' if len(self.cut) == 1 else 'lines'} {named}{more}); "
+            "--report says which"
+        )
+
+
+def answer(
+    translator: Translator,
+    source: Input,
+    output: LineWriter,
+    *,
+    report: LineWriter | None = None,
+    alignments: LineWriter | None = None,
+    prefixes: Iterator[str] | None = None,
+    prefix_file: str = "",
+    say: Callable[[str], None],
+) -> Answered:
+    """Translate all lines of an input, window by window; each is written out before the next.
+
+    Args:
+        prefixes: what the translations begin with, one for each line.
+        prefix_file: where the prefixes come from, if they must be as many as the lines.
+        say: is told of lines that are too long.
+
+    Raises:
+        DataError: a line is not UTF-8 (those before it are answered), or the prefixes are more
+            or fewer than the lines.
+    """
+    answered = Answered()
+    tokenizer = translator.tokenizers.target
+    n_best = translator.decoding.n_best
+    writers = [each for each in (output, report, alignments) if each is not None]
+    for window in source.windows():
+        translations = translator.translations(
+            window,
+            prefixes=_next_prefixes(prefixes, len(window), answered.lines, prefix_file),
+            alignments=alignments is not None,
+            first_line=answered.lines + 1,
+            warn=lambda text: say(f"warning: {source.name}, {text}"),
+        )
+        for line, translation in zip(window, translations, strict=True):
+            answered.lines += 1
+            if not translation.finished:
+                answered.cut.append(answered.lines)
+            if n_best == 1:
+                output.write(translation.text)
+            else:
+                for each in translation.hypotheses:
+                    output.write(f"{answered.lines}\t{each.score:.4f}\t{each.text}")
+            if report is not None:
+                report.write(_record(answered.lines, line, translation, tokenizer, n_best))
+            if alignments is not None:
+                alignments.write(translation.pharaoh)
+        for writer in writers:
+            writer.flush()
+    if prefix_file and prefixes is not None:
+        _require_end(prefixes, answered.lines, prefix_file, source.name)
+    return answered
+
+
+def _next_prefixes(
+    prefixes: Iterator[str] | None, count: int, before: int, prefix_file: str
+) -> list[str] | None:
+    if prefixes is None:
+        return None
+    taken = list(itertools.islice(prefixes, count))
+    if len(taken) < count:
+        raise DataError(
+            f"the file has {before + len(taken):,} lines and the input has more",
+            where=prefix_file,
+            hint="It must hold one line, which may be empty, for each line of the input.",
+        )
+    return taken
+
+
+def _require_end(prefixes: Iterator[str], lines: int, prefix_file: str, name: str) -> None:
+    more = sum(1 for _ in prefixes)
+    if more:
+        raise DataError(
+            f"the file has {lines + more:,} lines and {name} has {lines:,}",
+            where=prefix_file,
+            hint="It must hold one line, which may be empty, for each line of the input.",
+        )
+
+
+def _record(
+    number: int, line: str, translation: Translation, tokenizer: Tokenizer, n_best: int
+) -> str:
+    """The line of the report."""
+    record: dict[str, object] = {
+        "line": number,
+        "source": line,
+        **_fields(translation.hypotheses[0], tokenizer),
+    }
+    if n_best > 1:
+        record["hypotheses"] = [_fields(each, tokenizer) for each in translation.hypotheses]
+    return json.dumps(record, ensure_ascii=False).translate(_ESCAPED)
+
+
+def _fields(candidate: Candidate, tokenizer: Tokenizer) -> dict[str, object]:
+    return {
+        "text": candidate.text,
+        "tokens": tokenizer.tokens(candidate.tokens),
+        "score": candidate.score,
+        "log_prob": candidate.log_prob,
+        "finished": candidate.finished,
+    }
