@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
+import torch
 from torch import nn
 
 from regard.decoding.config import DecodingConfig
@@ -70,7 +71,7 @@ class Validation:
 class Validator:
     """Translates and scores the validation text, the way `regard evaluate` does.
 
-    Always in float32 and eval mode, both of which decoding sees to. Line N of `target_lines`
+    Always in float32, and in eval mode, which decoding sees to. Line N of `target_lines`
     translates line N of `source_lines`. Pairs with a side of more than `trained_length` tokens
     have no part in the loss, as in training; they are translated like all others.
 
@@ -121,8 +122,12 @@ class Validator:
 
     def run(self, model: nn.Module) -> Validation:
         """Measure a model; takes as long as translating all lines and scoring all pairs."""
-        started = time.perf_counter()
         network = cast(Transformer, model)
+        with torch.autocast(network.output_weight.device.type, enabled=False):
+            return self._measure(network)
+
+    def _measure(self, network: Transformer) -> Validation:
+        started = time.perf_counter()
         scores = score_pairs(
             [network], [self._tokenizers.source], self._tokenizers.target, self._scored
         )
