@@ -43,19 +43,18 @@ def run_guarded(command: Callable[[], object]) -> int:
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         code = _run(command)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BrokenPipeError:
-        _let_go()
-        return DONE
+    except (BrokenPipeError, SystemExit):  # rich, which prints the help, exits on a broken pipe
+        code = DONE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
+    _let_go()
     return code
 
 
 def _run(command: Callable[[], object]) -> int:
     try:
         command()
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
@@ -86,11 +85,11 @@ def _verdict(error: Exception) -> tuple[str, int]:
 
 
 def _let_go() -> None:
-    """Point standard output and error at nothing, so that Python's own last flush is quiet too."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Point an output that takes no more at nothing, so that Python's own last flush is quiet."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+            os.close(nowhere)
