@@ -12,7 +12,8 @@ from typing import Any
 from regard.errors import DataError
 from regard.text.arrays import Corpus, CorpusWriter, token_type
 from regard.text.config import DataConfig, VocabularyConfig
-from regard.text.inputs import PairFile, training_files, validation_file
+from regard.text.filters import PairFilter
+from regard.text.inputs import PairFile, counted, training_files, validation_file
 from regard.text.survey import Log, Survey, is_empty, survey
 from regard.text.tokenizer import Tokenizer
 
@@ -20,7 +21,6 @@ FORMAT = 1
 INDEX_FILE = "corpus.json"
 CHUNK_PAIRS = 4096
 SAMPLE_CHARACTERS = 100_000_000
-SMALL_DIFFERENCE = 10
 SMALLEST_VALIDATION = 100
 
 
@@ -99,13 +99,13 @@ def prepare_corpus(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     writer = CorpusWriter(partial, tokenizers.source.size, tokenizers.target.size)
-    tally = _Tally(config, found if valid is None else None)
-    file_pairs = [_tokenise(file, tokenizers, tally, writer) for file in files]
+    fit = PairFilter(config, found if valid is None else None)
+    file_pairs = [_tokenise(file, tokenizers, fit, writer) for file in files]
     writer.close()
-    _report(tally, files, log)
+    _report(fit, files, log)
     if valid is None:
-        valid = _held_out_set(tally, found, files, log)
-    _write_index(partial, key, tokenizers, valid, file_pairs, tally)
+        valid = _held_out_set(fit, found, files, log)
+    _write_index(partial, key, tokenizers, valid, file_pairs, fit)
     _install(partial, folder)
     return _opened(folder, files)
 
@@ -173,7 +173,7 @@ def _read_validation(file: PairFile, log: Log) -> ValidationSet:
     pairs = list(file.pairs())
     if all(map(is_empty, pairs)):
         raise DataError("every pair of the validation text has an empty side", where=file.name)
-    log(f"text: {len(pairs):,} validation pairs in {file.name}")
+    log(f"text: {counted(len(pairs), 'validation pair')} in {file.name}")
     return ValidationSet([source for source, _ in pairs], [target for _, target in pairs])
 
 
@@ -213,50 +213,7 @@ def _announce_vocabulary(
     log(f"vocabulary: {tokenizer.size:,} entries for {sides}, {config.kind}{less}")
 
 
-class _Tally:
-    """Decides which pairs are fit to train on, and counts the others by reason."""
-
-    def __init__(self, config: DataConfig, found: Survey | None) -> None:
-        self._config = config
-        self._found = found
-        self.held_out: list[tuple[str, str]] = []
-        self.counts = dict.fromkeys(("read", "kept", "empty", "too_long", "ratio", "held_out"), 0)
-
-    def keeps(self, pair: tuple[str, str], source: int, target: int) -> bool:
-        """Judge a pair by its text and its numbers of tokens."""
-        verdict = self._verdict(pair, max(source, target), min(source, target))
-        self.counts["read"] += 1
-        self.counts[verdict] += 1
-        return verdict == "kept"
-
-    def _verdict(self, pair: tuple[str, str], longer: int, shorter: int) -> str:
-        if is_empty(pair):
-            return "empty"
-        if longer > self._config.max_tokens:
-            return "too_long"
-        if longer > shorter * self._config.max_ratio and longer - shorter > SMALL_DIFFERENCE:
-            return "ratio"
-        if self._found is not None and self._found.holds_out(pair[0]):
-            if len(self.held_out) < self._found.hold_out:
-                self.held_out.append(pair)
-            return "held_out"
-        return "kept"
-
-    def reasons(self) -> str:
-        """Say how many pairs were left out for which reason."""
-        said = {
-            "empty": "with an empty side",
-            "too_long": f"with more than {self._config.max_tokens:,} tokens",
-            "ratio": f"with a length ratio over {self._config.max_ratio:g}",
-        }
-        return ", ".join(
-            f"{self.counts[reason]:,} {words}"
-            for reason, words in said.items()
-            if self.counts[reason]
-        )
-
-
-def _tokenise(file: PairFile, tokenizers: Tokenizers, tally: _Tally, writer: CorpusWriter) -> int:
+def _tokenise(file: PairFile, tokenizers: Tokenizers, fit: PairFilter, writer: CorpusWriter) -> int:
     """Write the fit pairs of a file; return how many they are."""
     kept = 0
     first_line = 1
@@ -267,7 +224,7 @@ def _tokenise(file: PairFile, tokenizers: Tokenizers, tally: _Tally, writer: Cor
         rows = [
             row
             for row, pair in enumerate(chunk)
-            if tally.keeps(pair, len(sources[row]), len(targets[row]))
+            if fit.keeps(pair, len(sources[row]), len(targets[row]))
         ]
         writer.write(
             [sources[row] for row in rows],
@@ -279,9 +236,9 @@ def _tokenise(file: PairFile, tokenizers: Tokenizers, tally: _Tally, writer: Cor
     return kept
 
 
-def _report(tally: _Tally, files: tuple[PairFile, ...], log: Log) -> None:
-    counts = tally.counts
-    reasons = tally.reasons()
+def _report(fit: PairFilter, files: tuple[PairFile, ...], log: Log) -> None:
+    counts = fit.counts
+    reasons = fit.reasons()
     if not counts["kept"]:
         held_out = f", {counts['held_out']:,} held out for validation"
         raise DataError(
@@ -292,23 +249,26 @@ def _report(tally: _Tally, files: tuple[PairFile, ...], log: Log) -> None:
         )
     if reasons:
         left_out = counts["read"] - counts["kept"] - counts["held_out"]
-        log(f"text: left out {left_out:,} of {counts['read']:,} pairs: {reasons}")
-    log(f"text: {counts['kept']:,} pairs to train on")
+        log(f"text: left out {left_out:,} of {counted(counts['read'], 'pair')}: {reasons}")
+    log(f"text: {counted(counts['kept'], 'pair')} to train on")
 
 
 def _held_out_set(
-    tally: _Tally, found: Survey, files: tuple[PairFile, ...], log: Log
+    fit: PairFilter, found: Survey, files: tuple[PairFile, ...], log: Log
 ) -> ValidationSet:
     """Return the pairs held out; of a text too small for that, its first pairs."""
-    pairs = tally.held_out
+    pairs = fit.held_out
     if pairs:
-        log(f"text: held {tally.counts['held_out']:,} pairs out, validating on {len(pairs):,}")
+        log(
+            f"text: held {counted(fit.counts['held_out'], 'pair')} out, "
+            f"validating on {len(pairs):,}"
+        )
     else:
         pairs = [pair for pair in islice(files[0].pairs(), CHUNK_PAIRS) if not is_empty(pair)]
         pairs = pairs[:SMALLEST_VALIDATION]
         log(
-            f"text: {found.pairs:,} pairs are too few to hold any out; validating on "
-            f"{len(pairs):,} training pairs, so the figures say nothing of unseen text"
+            f"text: {counted(found.pairs, 'pair')} is too little to hold any out; validating on "
+            f"{counted(len(pairs), 'training pair')}, so the figures say nothing of unseen text"
         )
     return ValidationSet([source for source, _ in pairs], [target for _, target in pairs])
 
@@ -319,7 +279,7 @@ def _write_index(
     tokenizers: Tokenizers,
     valid: ValidationSet,
     file_pairs: list[int],
-    tally: _Tally,
+    fit: PairFilter,
 ) -> None:
     """Write the tokenizers, the validation text and, of all of it, the index."""
     tokenizers.source.save(partial / "source.tokenizer.json")
@@ -333,7 +293,7 @@ def _write_index(
         "fingerprint": hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest(),
         "joint": tokenizers.joint,
         "file_pairs": file_pairs,
-        "counts": tally.counts,
+        "counts": fit.counts,
         "sizes": {path.name: path.stat().st_size for path in sorted(partial.iterdir())},
     }
     (partial / INDEX_FILE).write_text(json.dumps(index, indent=1), encoding="utf-8")

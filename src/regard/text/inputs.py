@@ -55,7 +55,7 @@ class PairFile:
             if lines == 0:
                 raise _empty(path)
         raise DataError(
-            f"the source has {source_lines:,} lines and the target has {target_lines:,}",
+            f"the source has {counted(source_lines, 'line')} and the target has {target_lines:,}",
             where=self.name,
             hint="line N of the target must be the translation of line N of the source",
         )
@@ -67,6 +67,11 @@ class PairFile:
             with Path(path).open("rb") as stream:
                 digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
         return digests
+
+
+def counted(number: int, thing: str) -> str:
+    """Say a number of things: "1 pair", "34,999 pairs"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _empty(path: str) -> DataError:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from regard.errors import DataError
-from regard.text.inputs import PairFile
+from regard.text.inputs import PairFile, counted
 from regard.text.split import hash_of
 
 VALIDATION_SALT = "validation"
@@ -69,10 +69,10 @@ def survey(files: tuple[PairFile, ...], valid_pairs: int, log: Log) -> Survey:
                     heapq.heappush(smallest, number)
                 else:
                     heapq.heappushpop(smallest, number)
-        log(f"text: {pairs - before:,} pairs in {file.name}")
+        log(f"text: {counted(pairs - before, 'pair')} in {file.name}")
     if not whole:
         raise DataError(
-            f"all {pairs:,} pairs have an empty side",
+            f"wanted pairs of text, but of {counted(pairs, 'pair')} each has an empty side",
             where=", ".join(file.name for file in files),
         )
     hold_out = min(valid_pairs, whole // SMALLEST_SHARE)
