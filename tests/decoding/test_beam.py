@@ -22,7 +22,7 @@ ALPHAS = (-1.0, 0.0, 0.6, 1.0, 2.0)
 seeds = st.integers(0, 10_000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(seeds, st.sampled_from(ALPHAS), st.integers(3, 5), st.integers(1, 5), st.integers(1, 4))
 def test_a_beam_of_full_width_finds_what_brute_force_finds(
     seed: int, alpha: float, vocabulary: int, length: int, n: int
@@ -36,7 +36,7 @@ def test_a_beam_of_full_width_finds_what_brute_force_finds(
         assert all(h.finished for h in hypotheses)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50)
 @given(
     seeds,
     st.sampled_from(ALPHAS),
@@ -58,7 +58,7 @@ def test_stopping_early_loses_nothing_in_any_batch(
             assert best.score == pytest.approx(ended[0][0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.sampled_from(ALPHAS), st.integers(2, 6))
 def test_the_best_are_the_same_for_every_n_best(seed: int, alpha: float, beam: int) -> None:
     tables = random_tables(3, 4, 5, seed)
@@ -74,7 +74,7 @@ def test_n_best_come_the_best_first_and_no_two_are_the_same() -> None:
         assert len({h.tokens for h in ended}) == len(ended) > 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.sampled_from(ALPHAS), st.integers(1, 5), st.lists(st.integers(0, 8), max_size=5))
 def test_in_a_batch_as_alone(seed: int, alpha: float, beam: int, lengths: list[int]) -> None:
     tables = random_tables(len(lengths), 4, 6, seed)
@@ -100,7 +100,7 @@ def _beam_of_one(tables: Tensor, max_tokens: int) -> list[list[Hypothesis]]:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.integers(0, 8))
 def test_a_beam_of_one_is_greedy_search(seed: int, max_tokens: int) -> None:
     tables = random_tables(4, 3, 6, seed)

@@ -18,7 +18,7 @@ methods = st.sampled_from(METHODS)
 seeds = st.integers(0, 10_000)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(seeds, methods, st.integers(1, 3))
 def test_no_ngram_comes_twice(seed: int, method: dict[str, Any], size: int) -> None:
     tables = random_tables(3, 3, 5, seed)
@@ -46,7 +46,7 @@ def test_only_the_repeat_is_blocked() -> None:
     assert best.finished
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20)
 @given(seeds, methods, st.lists(st.lists(st.integers(2, 5), max_size=4), min_size=1, max_size=4))
 def test_a_prefix_is_forced_and_its_log_probability_counts(
     seed: int, method: dict[str, Any], prefix: list[list[int]]
@@ -76,7 +76,7 @@ def test_a_prefix_of_control_tokens_is_refused(token: int) -> None:
         run(random_tables(1, 2, 4, 1), 3, prefix=[[2, token]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20)
 @given(seeds, methods, st.integers(0, 5), st.lists(st.integers(5, 8), min_size=1, max_size=4))
 def test_lengths_stay_within_their_bounds(
     seed: int, method: dict[str, Any], least: int, most: list[int]

@@ -54,7 +54,8 @@ def _split(
     sizes = count([text[first:last] for first, last in segments])
     goal = limit
     if level:
-        goal = min(limit, ceil(_SLACK * sum(sizes) / ceil(sum(sizes) / limit)))
+        share = sum(sizes) / ceil(sum(sizes) / limit)
+        goal = min(limit, max(ceil(share), int(_SLACK * share)))
     pieces = []
     for first, last in _packed(segments, sizes, goal):
         pieces += _split(text, first, last, limit, count, level + 1)
