@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self, cast
 
 from regard.errors import DataError
 from regard.text.lines import open_text, read_lines
@@ -36,7 +36,7 @@ def open_input(path: Path | None) -> Iterator["Input"]:
     elif sys.stdin is None:
         raise DataError("it is closed", where="standard input", hint="Give a file: --input FILE.")
     else:
-        yield Input(sys.stdin.buffer, "standard input")
+        yield Input(cast(io.BufferedIOBase, sys.stdin.buffer), "standard input")
 
 
 class Input:
@@ -45,7 +45,7 @@ class Input:
     `name` is what to call it in an error.
     """
 
-    def __init__(self, stream: BinaryIO | io.BufferedIOBase, name: str) -> None:
+    def __init__(self, stream: io.BufferedIOBase, name: str) -> None:
         self.name = name
         self._stream = stream
         # Nothing has been read from it, so that its buffer is empty and may be passed by.

@@ -1,0 +1,75 @@
+"""Files of results: whole or not there, and pipes and devices written as they come."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from regard.errors import RegardError
+from regard.serving.outputs import open_output
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    with open_output(path) as writer:
+        writer.write("ein\nZweizeiler")
+        writer.write("")
+        writer.flush()
+        assert not path.exists()
+    assert path.read_bytes() == b"ein Zweizeiler\n\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("before", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt), open_output(path) as writer:
+        writer.write("after")
+        raise KeyboardInterrupt
+    assert path.read_text(encoding="utf-8") == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    path, link = tmp_path / "out.txt", tmp_path / "link.txt"
+    link.symlink_to(path)
+    with open_output(link) as writer:
+        writer.write("x")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"x\n"
+
+
+def test_a_pipe_is_written_as_lines_come(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    met = threading.Event()
+
+    def read() -> None:
+        with path.open("rb") as stream:
+            if stream.readline() == b"x\n":
+                met.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with open_output(path) as writer:
+        writer.write("x")
+        writer.flush()
+        assert met.wait(30)
+    reader.join()
+    assert path.is_fifo()
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    for path, problem in {
+        tmp_path: "wanted a file, found a folder",
+        tmp_path / "no" / "out.txt": "cannot be written: No such file or directory",
+    }.items():
+        with pytest.raises(RegardError) as caught, open_output(path):
+            pass
+        assert str(caught.value) == f"{path}: {problem}"
+    if Path("/dev/full").exists():
+        with pytest.raises(RegardError) as caught, open_output(Path("/dev/full")) as writer:
+            writer.write("x")
+            writer.flush()
+        assert str(caught.value) == "/dev/full: cannot be written: No space left on device"

@@ -1,0 +1,235 @@
+"""The Python side: loading runs, translating and scoring, and what is refused."""
+
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+import torch
+from serving.tiny_runs import TEXT, make_run, tokenizer
+
+import regard
+from regard.decoding.config import DecodingConfig
+from regard.decoding.score import perplexity
+from regard.decoding.translate import translate
+from regard.errors import DataError, RegardError, RunFolderError
+from regard.models.build import build_model
+from regard.recipes.load import load_recipe
+from regard.serving.translator import DecodingOptions, Translator
+from regard.weights.run_folder import RunFolder
+
+
+def test_a_loaded_run_translates_as_its_model_does(translator: Translator) -> None:
+    expected = translate(
+        [translator.model],
+        [translator.tokenizers.source],
+        translator.tokenizers.target,
+        TEXT,
+        translator.recipe.decoding,
+        trained_length=24,
+    )
+    assert translator.translate(TEXT) == [translation.text for translation in expected]
+    assert len(set(translator.translate(TEXT))) > 1
+
+
+def test_a_single_string_gives_a_single_string(translator: Translator) -> None:
+    assert translator.translate(TEXT[0]) == translator.translate([TEXT[0]])[0]
+    assert translator.translate([]) == []
+    assert translator.translate(" \t") == ""
+
+
+def test_a_line_break_in_a_string_is_read_as_a_space(translator: Translator) -> None:
+    texts = translator.translate(["the light\nis on", "the light is on"])
+    assert texts[0] == texts[1]
+    assert "\n" not in texts[0]
+
+
+def test_the_model_is_a_plain_module_in_eval_mode(translator: Translator) -> None:
+    assert isinstance(translator.model, torch.nn.Module)
+    assert not translator.model.training
+    assert translator.model.config == translator.recipe.model
+    assert translator.models == (translator.model,)
+
+
+def test_options_of_a_call_hold_for_that_call(translator: Translator) -> None:
+    before = translator.translations(TEXT)
+    listed = translator.translations(TEXT, n_best=3)
+    assert [len(translation.hypotheses) for translation in listed] == [3] * len(TEXT)
+    assert [each.text for each in listed] == [each.text for each in before]
+    assert translator.translations(TEXT) == before
+    (short,) = translator.translations(["the light"], max_tokens=2, beam=1)
+    assert len(short.tokens) <= 2
+
+
+def test_a_prefix_begins_the_translation(translator: Translator) -> None:
+    texts = translator.translations(["the light", "the light"], prefixes=["das", ""])
+    assert texts[0].text.startswith("das")
+    assert texts[1].text == translator.translate("the light")
+
+
+def test_options_are_the_decoding_config(translator: Translator) -> None:
+    fields = {name: field.annotation for name, field in DecodingConfig.model_fields.items()}
+    assert get_type_hints(DecodingOptions) == fields
+
+
+def test_scores_are_of_the_line_alone(translator: Translator) -> None:
+    pairs = [(TEXT[0], TEXT[2]), (TEXT[1], TEXT[3]), (TEXT[0], "")]
+    scores = translator.score(pairs)
+    for pair, score in zip(pairs, scores, strict=True):
+        (alone,) = translator.score([pair])
+        assert alone.tokens == score.tokens
+        assert alone.log_prob == pytest.approx(score.log_prob, abs=1e-4)
+    assert scores[2].tokens == 1
+    assert perplexity(scores) > 1
+
+
+def test_an_ensemble_of_a_run_with_itself_is_the_run(
+    run_path: Path, translator: Translator
+) -> None:
+    twice = regard.load([run_path, run_path], device="cpu")
+    assert twice.translate(TEXT) == translator.translate(TEXT)
+    assert len(twice.models) == 2
+
+
+def test_an_ensemble_may_differ_in_source_vocabulary_and_length(
+    run_path: Path, translator: Translator, tmp_path: Path
+) -> None:
+    target = translator.tokenizers.target
+    other = make_run(
+        tmp_path / "other",
+        seed=2,
+        source=tokenizer(270, TEXT[:2]),
+        target=target,
+        changes=["vocabulary.joint=false", "model.tying=two_way", "data.max_tokens=20"],
+    )
+    both = regard.load([run_path, other], device="cpu")
+    assert both.trained_length == 20
+    assert both.translate(TEXT) != translator.translate(TEXT)
+    (mixed,) = both.score([(TEXT[0], TEXT[2])])
+    singles = [
+        regard.load(path, device="cpu").score([(TEXT[0], TEXT[2])])[0].log_prob
+        for path in (run_path, other)
+    ]
+    assert min(singles) - 1 < mixed.log_prob
+
+
+def test_a_run_named_like_a_preset_is_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path / "base")
+    monkeypatch.chdir(tmp_path)
+    assert regard.load("base", device="cpu").recipe.model.d_model == 16
+
+
+def test_threads_are_set(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    regard.load(run_path, device="cpu", threads=3)
+    assert asked == [3]
+
+
+def refused(error: type[RegardError], *paths: Path | str, **options: str) -> str:
+    with pytest.raises(error) as caught:
+        regard.load(paths, **options)
+    return str(caught.value)
+
+
+def test_refuses_a_vocabulary_that_does_not_fit_the_weights(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run")
+    with RunFolder.open(path, write=True) as run:
+        run.write_tokenizers(tokenizer(275).to_bytes())
+    assert refused(RunFolderError, path) == (
+        f"{path}: the vocabulary does not fit the weights: tokenizer.json has 275 entries, and "
+        "source_embedding.weight has 280 rows\n"
+        "  Copy the folder again from where it came from, whole."
+    )
+
+
+def test_refuses_a_target_vocabulary_that_does_not_fit_the_weights(tmp_path: Path) -> None:
+    changes = ["vocabulary.joint=false", "model.tying=two_way"]
+    path = make_run(tmp_path / "run", changes=changes, target=tokenizer(270))
+    with RunFolder.open(path, write=True) as run:
+        run.write_tokenizers(tokenizer(280).to_bytes(), tokenizer(275).to_bytes())
+    assert refused(RunFolderError, path) == (
+        f"{path}: the vocabulary does not fit the weights: tokenizer.target.json has 275 "
+        "entries, and target_embedding.weight has 270 rows\n"
+        "  Copy the folder again from where it came from, whole."
+    )
+
+
+def test_refuses_weights_that_do_not_fit_the_recipe(tmp_path: Path) -> None:
+    config = load_recipe("tiny", ["model.d_model=16", "model.num_heads=2"]).model
+    other = build_model(config, source_vocabulary=280, target_vocabulary=280, seed=1)
+    path = make_run(tmp_path / "run", weights=other.state_dict())
+    assert refused(RunFolderError, path) == (
+        f"{path}: the weights do not fit the recipe: "
+        "decoder_layers.0.feed_forward.input.bias is (128,), and the recipe wants (32,); "
+        "decoder_layers.0.feed_forward.input.weight is (128, 16), and the recipe wants (32, 16); "
+        "decoder_layers.0.feed_forward.output.weight is (16, 128), and the recipe wants (16, 32); "
+        "and 33 more\n  Copy the folder again from where it came from, whole."
+    )
+
+
+def test_says_which_weights_are_missing_or_too_many(tmp_path: Path, translator: Translator) -> None:
+    weights = translator.model.state_dict()
+    table = weights.pop("decoder_layers.0.feed_forward.input.bias")
+    path = make_run(tmp_path / "run", weights={**weights, "extra": table})
+    assert refused(RunFolderError, path) == (
+        f"{path}: the weights do not fit the recipe: "
+        "decoder_layers.0.feed_forward.input.bias is missing, and the recipe wants (32,); "
+        "extra is (32,), and the recipe wants nothing\n"
+        "  Copy the folder again from where it came from, whole."
+    )
+
+
+def test_refuses_an_ensemble_with_two_target_vocabularies(run_path: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "other", source=tokenizer(270))
+    assert refused(RunFolderError, run_path, other) == (
+        f"{other}: its target vocabulary (270 entries) is not that of {run_path} (280 entries)\n"
+        "  An ensemble averages probabilities of tokens, so the runs must share them: "
+        "train one with --init of the other."
+    )
+
+
+def test_refuses_what_is_no_run_or_no_device(run_path: Path, tmp_path: Path) -> None:
+    assert refused(RunFolderError, tmp_path / "no") == (
+        f"{tmp_path / 'no'}: there is no such run folder"
+    )
+    assert refused(RegardError) == "load: expected one run folder or more, got none"
+    assert refused(RegardError, run_path, device="gpu") == (
+        'device: expected "auto", "cpu", "cuda" or "cuda:N", got "gpu"'
+    )
+    assert refused(RegardError, run_path, device="cuda:99").startswith(
+        'device: "cuda:99" is not there: torch sees '
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"beem": 3}, "translate: unknown option beem; did you mean beam?"),
+        (
+            {"beam": 0},
+            "translate: decoding.beam: expected a whole number that is at least 1, got 0",
+        ),
+        ({"n_best": 5}, "translate: decoding: n_best = 5 is more than beam = 4"),
+    ],
+)
+def test_refuses_options_that_make_no_sense(
+    translator: Translator, options: dict[str, int], text: str
+) -> None:
+    with pytest.raises(RegardError) as caught:
+        translator.translate(["x"], **options)  # type: ignore[arg-type]
+    assert str(caught.value) == text
+
+
+def test_refuses_strings_that_are_no_text(translator: Translator) -> None:
+    with pytest.raises(DataError) as caught:
+        translator.translate(["fine", "a\ud83d"])
+    assert str(caught.value) == (
+        "lines[1]: character 1 is half of a surrogate pair (U+D83D), which UTF-8 cannot hold\n"
+        '  Read text with errors="replace", or mend it where it comes from.'
+    )
+    with pytest.raises(DataError, match=r'^lines: expected a list of strings, got one; write \["'):
+        translator.translations("Hello")
+    with pytest.raises(DataError, match=r"^there are 2 lines and 1 prefixes$"):
+        translator.translations(["a", "b"], prefixes=["x"])
