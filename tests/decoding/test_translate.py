@@ -196,11 +196,15 @@ def test_log_probabilities_are_those_of_the_whole_model_without_a_cache(
             assert answer.log_prob == pytest.approx(_log_prob(models, line, answer))
 
 
-def test_attention_and_alignment_come_on_request_with_the_right_sizes() -> None:
+@pytest.mark.parametrize("config", METHODS[1:3])
+def test_attention_and_alignment_come_on_request_with_the_right_sizes(
+    config: dict[str, Any],
+) -> None:
     lines = [*LINES, ""]
     asked = {"alignments": True, "attention": True}
-    found = run(lines, trained_length=6, more=asked)
-    for line, answer, plain in zip(lines, found, run(lines, trained_length=6), strict=True):
+    found = run(lines, trained_length=6, more=asked, **config)
+    unasked = run(lines, trained_length=6, **config)
+    for line, answer, plain in zip(lines, found, unasked, strict=True):
         assert same(answer, plain)
         assert (plain.alignment, plain.attention_ts, plain.source_tokens) == (None, None, ())
         assert answer.alignment is not None
@@ -257,3 +261,8 @@ def test_dropout_is_off_while_translating_and_as_it_was_after() -> None:
 
 def test_no_lines_give_no_translations() -> None:
     assert run([]) == []
+
+
+def test_prefixes_that_are_not_one_a_line_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 prefixes for 2 lines"):
+        run(["a", "b"], prefixes=["x"])

@@ -112,6 +112,7 @@ def _score_batch(
             for model, hidden_nd in zip(models, hidden, strict=True)
         ]
         log_probs.append(torch.stack(each).logsumexp(0) - math.log(len(each)))
-    row_n = mask_bt.nonzero()[:, 0]
-    sums_b = torch.zeros(len(targets), dtype=torch.float64, device=device)
-    return sums_b.index_add_(0, row_n, torch.cat(log_probs))
+    # Summed along rows, not scattered: that has one order, and so the same bits, everywhere.
+    log_probs_bt = torch.zeros(mask_bt.shape, dtype=torch.float64, device=device)
+    log_probs_bt[mask_bt] = torch.cat(log_probs)
+    return log_probs_bt.sum(1)

@@ -87,6 +87,8 @@ def translate(
         first_line=first_line,
         warn=warn,
     )
+    if prefixes is not None and len(prefixes) != len(lines):
+        raise ValueError(f"{len(prefixes)} prefixes for {len(lines)} lines")
     look = alignments or attention
     width = config.n_best if config.method == "sample" else config.beam
     found: dict[int, list[Hypothesis]] = {}
