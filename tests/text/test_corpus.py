@@ -265,6 +265,19 @@ def test_given_tokenizers_are_used_as_they_are(folder: Folder) -> None:
     assert len(folder.log) > 1
 
 
+def test_tokenizers_given_back_to_their_own_corpus_change_nothing(folder: Folder) -> None:
+    """A resumed run brings the tokenizers of its folder along."""
+    config = folder.config()
+    first = folder.prepare(config)
+    again = folder.prepare(config, tokenizers=first.tokenizers)
+    assert len(folder.log) == 1
+    assert again.train.fingerprint == first.train.fingerprint
+    (folder.path / "data" / "lines.bin").unlink()
+    made_anew = folder.prepare(config, tokenizers=first.tokenizers)
+    assert len(folder.log) > 1
+    assert made_anew.train.fingerprint == first.train.fingerprint
+
+
 def test_ids_over_65535_fit(folder: Folder) -> None:
     assert corpus_module.token_type(1 << 16) == "uint16"
     assert corpus_module.token_type((1 << 16) + 1) == "uint32"

@@ -87,8 +87,9 @@ def prepare_corpus(
     """
     files = training_files(config)
     valid_file = validation_file(config)
-    key = _key(config, vocabulary, files, valid_file, tokenizers)
-    if _is_current(folder, key):
+    key = _key(config, files, valid_file)
+    trained = None if tokenizers is not None else vocabulary
+    if _is_current(folder, key, trained, tokenizers):
         log(f"text: nothing changed, using what is prepared in {folder}")
         return _opened(folder, files)
     found = survey(files, config.valid_pairs if valid_file is None else 0, log)
@@ -105,42 +106,52 @@ def prepare_corpus(
     _report(fit, files, log)
     if valid is None:
         valid = _held_out_set(fit, found, files, log)
-    _write_index(partial, key, tokenizers, valid, file_pairs, fit)
+    _write_index(partial, key, trained, tokenizers, valid, file_pairs, fit)
     _install(partial, folder)
     return _opened(folder, files)
 
 
 def _key(
-    config: DataConfig,
-    vocabulary: VocabularyConfig,
-    files: tuple[PairFile, ...],
-    valid_file: PairFile | None,
-    tokenizers: Tokenizers | None,
+    config: DataConfig, files: tuple[PairFile, ...], valid_file: PairFile | None
 ) -> dict[str, Any]:
-    """Return all that the prepared corpus depends on, as JSON holds it."""
-    made_by: dict[str, Any] = {"kind": vocabulary.kind, "size": vocabulary.size,
-                               "joint": vocabulary.joint}  # fmt: skip
-    if tokenizers is not None:
-        made_by = {"source": _sha(tokenizers.source), "target": _sha(tokenizers.target)}
+    """Return all but the tokenizers that the prepared corpus depends on, as JSON holds it."""
     return {
         "format": FORMAT,
         "train": [file.fingerprint() for file in files],
         "valid": config.valid_pairs if valid_file is None else valid_file.fingerprint(),
         "max_tokens": config.max_tokens,
         "max_ratio": config.max_ratio,
-        "vocabulary": made_by,
     }
 
 
-def _sha(tokenizer: Tokenizer) -> str:
-    return hashlib.sha256(tokenizer.to_bytes()).hexdigest()
+def _settings(vocabulary: VocabularyConfig | None) -> dict[str, Any] | None:
+    """Return what of the settings a trained vocabulary depends on; None where it was given."""
+    return None if vocabulary is None else vocabulary.model_dump(exclude={"bpe_dropout"})
 
 
-def _is_current(folder: Path, key: dict[str, Any]) -> bool:
+def _sums(tokenizers: Tokenizers) -> list[str]:
+    return [
+        hashlib.sha256(tokenizer.to_bytes()).hexdigest()
+        for tokenizer in (tokenizers.source, tokenizers.target)
+    ]
+
+
+def _is_current(
+    folder: Path,
+    key: dict[str, Any],
+    trained: VocabularyConfig | None,
+    given: Tokenizers | None,
+) -> bool:
+    """Return whether the folder holds this corpus, with the tokenizers given or so trained."""
     try:
         index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
         return bool(
             index["key"] == key
+            and (
+                index["vocabulary"] == _settings(trained)
+                if given is None
+                else index["tokenizers"] == _sums(given)
+            )
             and all((folder / name).stat().st_size == size for name, size in index["sizes"].items())
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -276,6 +287,7 @@ def _held_out_set(
 def _write_index(
     partial: Path,
     key: dict[str, Any],
+    trained: VocabularyConfig | None,
     tokenizers: Tokenizers,
     valid: ValidationSet,
     file_pairs: list[int],
@@ -287,9 +299,11 @@ def _write_index(
         tokenizers.target.save(partial / "target.tokenizer.json")
     lines = {"source": valid.source_lines, "target": valid.target_lines}
     (partial / "valid.json").write_text(json.dumps(lines), encoding="utf-8")
-    made_of = [key, _sha(tokenizers.source), _sha(tokenizers.target), file_pairs]
+    made_of = [key, _sums(tokenizers), file_pairs]
     index = {
         "key": key,
+        "vocabulary": _settings(trained),
+        "tokenizers": _sums(tokenizers),
         "fingerprint": hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest(),
         "joint": tokenizers.joint,
         "file_pairs": file_pairs,
