@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from regard.decoding.config import DecodingConfig
 from regard.decoding.translate import Translation, translate, translate_stream
+from regard.errors import ModelError
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
 
@@ -266,3 +267,8 @@ def test_no_lines_give_no_translations() -> None:
 def test_prefixes_that_are_not_one_a_line_are_refused() -> None:
     with pytest.raises(ValueError, match="1 prefixes for 2 lines"):
         run(["a", "b"], prefixes=["x"])
+
+
+def test_a_prefix_longer_than_a_table_of_positions_is_refused() -> None:
+    with pytest.raises(ModelError):
+        run(["a"], models=[model(3, max_positions=8, end=0.0)], prefixes=["the door is open " * 3])

@@ -76,7 +76,10 @@ def translate(
     Raises:
         ModelError: the model's output is NaN, or a prefix is longer than a table of learned
             positions.
+        ValueError: there is not one prefix for each line.
     """
+    if prefixes is not None and len(prefixes) != len(lines):
+        raise ValueError(f"{len(prefixes)} prefixes for {len(lines)} lines")
     pieces = _pieces(
         models,
         source_tokenizers,
@@ -87,8 +90,6 @@ def translate(
         first_line=first_line,
         warn=warn,
     )
-    if prefixes is not None and len(prefixes) != len(lines):
-        raise ValueError(f"{len(prefixes)} prefixes for {len(lines)} lines")
     look = alignments or attention
     width = config.n_best if config.method == "sample" else config.beam
     found: dict[int, list[Hypothesis]] = {}
