@@ -84,8 +84,7 @@ def attend_fast(
         if not masked_are_finite and not (on_cpu and _is_finite(key, value)):
             key, value, spoilt = _set_apart(key, value, mask)
         some = mask.any(-1, keepdim=True)
-        outside = torch.where(some, -math.inf, 0.0).to(query.dtype)
-        bias = torch.where(mask, torch.zeros((), dtype=query.dtype, device=query.device), outside)
+        bias = _bias(mask, some, query)
         if on_cpu and bool(some.all()):
             some = None
     else:
@@ -102,6 +101,16 @@ def attend_fast(
     return out if spoilt is None else out.masked_fill(spoilt, math.nan)
 
 
+def _bias(mask: Tensor, some: Tensor, query: Tensor) -> Tensor:
+    """What to add to scores: 0, or minus infinity where masked in a row that has `some` True.
+
+    Full in its last two axes, since adding a tensor repeated along one of them is slow.
+    """
+    outside = torch.where(some, -math.inf, 0.0).to(query.dtype)
+    bias = outside.masked_fill(mask, 0.0)
+    return bias.expand(*bias.shape[:2], query.shape[2], -1).contiguous()
+
+
 def _is_finite(key: Tensor, value: Tensor) -> bool:
     """Whether all are finite; may say no when they are huge, never yes when one is not."""
     return math.isfinite(float(key.detach().sum() + value.detach().sum()))
@@ -110,10 +119,23 @@ def _is_finite(key: Tensor, value: Tensor) -> bool:
 def _attend_by_products(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float
 ) -> Tensor:
-    scores_bhqk = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    """The plain form, laid out for a CPU; `n` is batch and head in one.
+
+    Keys are copied heads first before they are transposed (a transposed copy is six times
+    slower), and the softmax is in float32 at least: that of bfloat16 is up to four times slower
+    at lengths that are no multiple of the vector width, and less exact.
+    """
+    b, h, q, e = query.shape
+    query_nqe, key_nke, value_nkw = (x.reshape(b * h, *x.shape[2:]) for x in (query, key, value))
+    scores_nqk = torch.baddbmm(
+        query.new_empty(()), query_nqe, key_nke.transpose(1, 2), beta=0, alpha=e**-0.5
+    )
+    wide = torch.promote_types(scores_nqk.dtype, torch.float32)
+    scores_bhqk = scores_nqk.view(b, h, q, -1).to(wide)
     if bias is not None:
-        scores_bhqk = scores_bhqk.add_(bias)
-    return drop(scores_bhqk.softmax(-1), dropout) @ value
+        scores_bhqk.add_(bias)
+    weights_bhqk = drop(scores_bhqk.softmax(-1).to(value.dtype), dropout)
+    return torch.bmm(weights_bhqk.view_as(scores_nqk), value_nkw).view(b, h, q, -1)
 
 
 class MultiHeadAttention(nn.Module):
