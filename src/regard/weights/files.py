@@ -202,7 +202,7 @@ def remove(path: Path) -> None:
 
 def rename(old: Path, new: Path) -> None:
     """Rename a file or folder in one step and sync its folder."""
-    with blames(new):
+    with blames(old if new.name.endswith(PARTIAL) else new):
         _rename(old, new)
     sync_folder(new.parent)
 
