@@ -52,12 +52,12 @@ class _Frame:
     x: tuple[float, float]
     y_ticks: Sequence[float]
 
-    def across(self, step: float) -> float:
+    def across(self, step: int | float) -> float:
         low, high = self.x
         share = (step - low) / (high - low)
         return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
 
-    def down(self, value: float) -> float:
+    def down(self, value: int | float) -> float:
         low, high = self.y_ticks[0], self.y_ticks[-1]
         share = (value - low) / (high - low)
         return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
@@ -100,7 +100,7 @@ def draw(chart: Chart) -> str:
     )
 
 
-def ticks(low: float, high: float, about: int = 4) -> list[float]:
+def ticks(low: int | float, high: int | float, about: int = 4) -> list[float]:
     """Round numbers (1, 2, 2.5 or 5 times a power of ten apart) that cover low to high."""
     if high <= low:
         high = low + (abs(low) or 1.0)
@@ -109,10 +109,10 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
     step = next(unit * power for unit in (1, 2, 2.5, 5, 10) if unit * power >= rough * 0.999)
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
-    return [round(number * step, 12) for number in range(first, last + 1)]
+    return [round(float(number * step), 12) for number in range(first, last + 1)]
 
 
-def short_count(number: float) -> str:
+def short_count(number: int | float) -> str:
     """A count in few characters: 950, 12k, 1.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= size:
@@ -120,7 +120,7 @@ def short_count(number: float) -> str:
     return f"{number:.3g}"
 
 
-def short_rate(number: float) -> str:
+def short_rate(number: int | float) -> str:
     """A small number in few characters: 0, 1.5e-3."""
     mantissa, _, exponent = f"{number:.2e}".partition("e")
     return f"{float(mantissa):g}e{int(exponent)}" if number else "0"
@@ -134,7 +134,7 @@ def _frame(chart: Chart, series: Sequence[Series]) -> _Frame:
     left, right = min(steps), max(steps)
     if left <= 0.1 * right:
         left = 0
-    return _Frame((left, right if right > left else left + 1), y_ticks)
+    return _Frame((float(left), float(right if right > left else left + 1)), y_ticks)
 
 
 def _axes(chart: Chart, frame: _Frame) -> str:
