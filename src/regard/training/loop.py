@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NoReturn
 
 import torch
 from torch import nn
 
-from regard.errors import DivergenceError, Interrupted
+from regard.errors import Interrupted
 from regard.training.allocator import hold_memory
 from regard.training.config import TrainingConfig
 from regard.training.devices import choose_device, describe_device
@@ -24,13 +23,12 @@ from regard.training.progress import Reporter, SilentReporter, Standing
 from regard.training.schedules import learning_rate
 from regard.training.state import Position, Window
 from regard.training.step import Loss, Stepper
-from regard.training.tally import NotFinite, Tally
+from regard.training.tally import NotFinite, Tally, diverged
 from regard.training.validation import Validation
 from regard.weights.checkpoints import Checkpoint
 from regard.weights.run_folder import RunFolder
 
 TENSORBOARD = "tensorboard"
-_LINES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +149,11 @@ class Trainer:
         if wanted == "auto" and state:
             # Measuring again might choose otherwise, and the run would not go on as it began.
             return PrecisionChoice(state["precision"], "as the run began")
-        vocabulary = len(self.model.output_weight)  # type: ignore[arg-type]
-        rows = self._config.batch_tokens // self._config.accumulate
-        d_ff = getattr(self.model.config, "d_ff", 4 * self._d_model)
         sizes = GemmSizes(
-            rows=max(1, min(rows, 1024)),
+            rows=max(1, self._config.batch_tokens // self._config.accumulate),
             d_model=self._d_model,
-            d_ff=d_ff,
-            vocabulary=min(vocabulary, 8192),
+            d_ff=getattr(self.model.config, "d_ff", 4 * self._d_model),
+            vocabulary=len(self.model.output_weight),  # type: ignore[arg-type]
         )
         return choose_precision(wanted, self.device, sizes)
 
@@ -374,24 +369,3 @@ class Trainer:
             return None
         spent = time.perf_counter() - self._session_start
         return spent / done * (self._config.max_steps - self.position.step)
-
-
-def diverged(error: NotFinite, lines: list[str], checkpoint: Path | None) -> DivergenceError:
-    """The error for a figure that is not finite: which lines, and what can be gone back to."""
-    shown = ", ".join(lines[:_LINES_SHOWN])
-    if len(lines) > _LINES_SHOWN:
-        shown += f" and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl"
-    good = (
-        f"The last good checkpoint is {checkpoint}." if checkpoint else "No checkpoint was saved."
-    )
-    return DivergenceError(
-        str(error),
-        where="training",
-        hint="\n  ".join(
-            [
-                *([f"Its batch holds the lines {shown}."] if lines else []),
-                good,
-                "Try a lower learning rate, a longer warm-up, or training.clip_norm = 1.",
-            ]
-        ),
-    )

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -22,10 +22,15 @@ _SECONDS_EACH = 0.35
 class GemmSizes:
     """The matrix sizes of a training step: rows of hidden states and the widths they meet."""
 
-    rows: int = 1024
+    rows: int = 8192
     d_model: int = 512
     d_ff: int = 2048
     vocabulary: int = 8192
+
+    def measurable(self, device: torch.device) -> "GemmSizes":
+        """No larger than what a device does in a small part of a second."""
+        rows, vocabulary = (8192, 8192) if device.type == "cuda" else (256, 2048)
+        return replace(self, rows=min(self.rows, rows), vocabulary=min(self.vocabulary, vocabulary))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def choose_precision(
         return PrecisionChoice(wanted, "set in the recipe")
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         return PrecisionChoice("float32", "this GPU has no bfloat16")
-    sizes = sizes or GemmSizes()
+    sizes = (sizes or GemmSizes()).measurable(device)
     speeds = {
         name: measure_gemms(name, device, sizes, _SECONDS_EACH) / 1e9
         for name in ("float32", "bfloat16")

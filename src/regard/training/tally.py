@@ -2,12 +2,16 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from regard.errors import DivergenceError
 from regard.shapes import Tensor
 from regard.training.losses import LossSums
 from regard.training.state import Window
+
+_LINES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,3 +72,24 @@ class Tally:
             self.window.nll += nll
             self.window.tokens += figures.tokens
             self.norm = norm
+
+
+def diverged(error: NotFinite, lines: list[str], checkpoint: Path | None) -> DivergenceError:
+    """The error for a figure that is not finite: which lines, and what can be gone back to."""
+    shown = ", ".join(lines[:_LINES_SHOWN])
+    if len(lines) > _LINES_SHOWN:
+        shown += f" and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl"
+    good = (
+        f"The last good checkpoint is {checkpoint}." if checkpoint else "No checkpoint was saved."
+    )
+    return DivergenceError(
+        str(error),
+        where="training",
+        hint="\n  ".join(
+            [
+                *([f"Its batch holds the lines {shown}."] if lines else []),
+                good,
+                "Try a lower learning rate, a longer warm-up, or training.clip_norm = 1.",
+            ]
+        ),
+    )
