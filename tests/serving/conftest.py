@@ -2,31 +2,15 @@
 
 import io
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from serving.command import Command, Done
 from serving.tiny_runs import make_run
 
 import regard
 from regard.cli import main
 from regard.serving.translator import Translator
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended, and what it wrote."""
-
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        """The lines of standard output, which ends with a newline if it holds anything."""
-        assert self.out.endswith(b"\n") or not self.out
-        return self.out.decode("utf-8").split("\n")[:-1]
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +25,7 @@ def translator(run_path: Path) -> Translator:
 
 
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., Done]:
+def command(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
     """Calls `regard` with arguments and standard input."""
 
     def call(*arguments: object, stdin: bytes = b"") -> Done:

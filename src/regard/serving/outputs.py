@@ -1,11 +1,12 @@
 """Where results go: standard output line by line, or a file that is whole or not there at all."""
 
+import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import cast
 
 from regard.errors import RegardError
 from regard.text.lines import write_line
@@ -15,7 +16,7 @@ from regard.weights.files import temporary_name
 class LineWriter:
     """Writes lines to a binary stream; `name` is what to call it in an error."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: io.BufferedIOBase, name: str) -> None:
         self._stream = stream
         self._name = name
 
@@ -49,7 +50,7 @@ def open_output(path: Path | None) -> Iterator[LineWriter]:
         RegardError: it can't be written.
     """
     if path is None:
-        yield LineWriter(sys.stdout.buffer, "standard output")
+        yield LineWriter(cast(io.BufferedIOBase, sys.stdout.buffer), "standard output")
         return
     name = str(path)
     if _is_special(path):
