@@ -157,8 +157,8 @@ def test_another_kind_starts_from_its_own_defaults() -> None:
     assert load_recipe("base", ["model.norm.kind=rms"]).model.norm == RMSNormConfig()
     both = ["training.schedule.warmup_steps=7", "training.schedule.kind=cosine"]
     wanted = CosineSchedule(warmup_steps=7)
-    assert load_recipe("small", both).training.schedule == wanted
-    assert load_recipe("small", both[::-1]).training.schedule == wanted
+    assert load_recipe("base", both).training.schedule == wanted
+    assert load_recipe("base", both[::-1]).training.schedule == wanted
 
 
 def test_the_same_kind_keeps_what_the_recipe_says() -> None:
