@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -128,9 +127,3 @@ def test_average_and_score_work_as_printed(trained: Trained, tmp_path: Path) -> 
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 20
     assert done.stderr.startswith(b"perplexity ")
-
-
-def refused(arguments: Sequence[object], stdin: bytes = b"") -> str:
-    done = call(arguments, stdin)
-    assert (done.returncode, done.stdout) == (2, b"")
-    return done.stderr.decode()
