@@ -235,7 +235,7 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Tensor, "r t d"], Float[Tensor, "r t s"] | None]:
         """Append `t` tokens to every row of the cache and return their hidden states.
 
-        The same as `decode` over all tokens so far, at the last `t` places, without dropout.
+        The same, in eval mode, as `decode` over all tokens so far, at the last `t` places.
         `mask_rt` is False at padding, for rows that start at different lengths. With
         `attention` the weights of the last layer's attention to the source come too, averaged
         over its heads.
@@ -244,7 +244,7 @@ class Transformer(nn.Module):
             ModelError: a position lies past a learned table.
         """
         added = tokens_rt.shape[1]
-        held_rk = cache.extend_mask(mask_rt, added)
+        held_rk = cache.extended_mask(mask_rt, added)
         size = cache.length + added
         if held_rk is None:
             positions = torch.arange(cache.length, size, device=tokens_rt.device)[None]
@@ -263,7 +263,7 @@ class Transformer(nn.Module):
         for i, (layer, kept) in enumerate(zip(self._decoder_layers(), cache.layers, strict=True)):
             record = weights if attention and i == last else None
             x = layer(x, mask, kept.memory, memory_mask, past=kept.past, record=record)
-        cache.length = size
+        cache.advance(added, held_rk)
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return x, weights[0] if weights else None
 
@@ -273,8 +273,10 @@ class Transformer(nn.Module):
     def _embed(
         self, ids_bt: Tensor, table_vd: Tensor, encoding: nn.Module, positions: Tensor, size: int
     ) -> Tensor:
+        # First the positions: they refuse what is too long before anything is computed.
+        positions_btd = encoding(positions, size)
         scaled_btd = functional.embedding(ids_bt, table_vd) * math.sqrt(self.config.d_model)
-        x: Tensor = self.dropout(scaled_btd + encoding(positions, size))
+        x: Tensor = self.dropout(scaled_btd + positions_btd)
         return x
 
 

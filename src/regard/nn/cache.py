@@ -131,8 +131,8 @@ class DecoderCache:
         """How many rows there are."""
         return len(self._sentence_r)
 
-    def extend_mask(self, mask_rt: Bool[Tensor, "r t"] | None, added: int) -> Tensor | None:
-        """Note which of `added` new places hold tokens; return it for all places so far.
+    def extended_mask(self, mask_rt: Bool[Tensor, "r t"] | None, added: int) -> Tensor | None:
+        """Which places hold tokens, the `added` new ones of `mask_rt` included.
 
         None, here and in what comes back, means that every place holds a token.
         """
@@ -144,8 +144,12 @@ class DecoderCache:
             before = torch.ones(self.rows, self.length, dtype=torch.bool, device=device)
         if mask_rt is None:
             mask_rt = torch.ones(self.rows, added, dtype=torch.bool, device=device)
-        self.past_mask_rk = torch.cat([before, mask_rt], dim=1)
-        return self.past_mask_rk
+        return torch.cat([before, mask_rt], dim=1)
+
+    def advance(self, added: int, mask_rk: Bool[Tensor, "r k"] | None) -> None:
+        """Count the `added` places in; `mask_rk` is their `extended_mask`."""
+        self.length += added
+        self.past_mask_rk = mask_rk
 
     def select(self, rows: Int[Tensor, " r"]) -> None:
         """Make the rows named, in that order, the rows: reorder, repeat or leave out."""
