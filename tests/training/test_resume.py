@@ -192,3 +192,19 @@ def test_a_run_without_a_checkpoint_starts_from_the_beginning(
         train("cut", max_steps=8, batches=Breaking(stop))
     resumed = train("cut", max_steps=8, resume=True)
     assert stripped(resumed.path) == stripped(whole.path)
+
+
+def test_a_run_that_goes_on_after_its_end_remembers_its_best(
+    train: Callable[..., Trained],
+) -> None:
+    figures = iter([5.0, 9.0, 7.0])
+
+    def validate(model: torch.nn.Module) -> Validation:
+        return Validation(1.0, 2.0, next(figures), 4.0, "b", "c", (), 0.0)
+
+    # Step 3 is validated as the last, though it is no multiple of the interval.
+    kept = {"checkpoint_every": 2, "options": {"validate": validate}}
+    first = train("run", max_steps=3, **kept)
+    assert (first.result.model_step, first.result.best_value) == (3, 9.0)
+    second = train("run", max_steps=4, resume=True, **kept)
+    assert (second.result.model_step, second.result.best_value) == (3, 9.0)

@@ -44,6 +44,7 @@ class Keeper:
         say: Callable[[str], None],
     ) -> None:
         self.saved_step = -1
+        self.saved_validated = -1
         self._folder = folder
         self._config = config
         self._fingerprint = fingerprint
@@ -84,7 +85,7 @@ class Keeper:
         give_tensors(groups, model, stepper.optimizer, stepper.average)
         give_random(state["random"])
         position = Position.from_json(state["position"])
-        self.saved_step = position.step
+        self.saved_step, self.saved_validated = position.step, position.validated
         order = {"seed": self._config.seed, "batch_tokens": self._config.batch_tokens}
         if position.batch and order != state["order"]:
             self._say("seed or batch_tokens has changed, so the rest of this epoch is left out")
@@ -112,7 +113,7 @@ class Keeper:
         }
         tensors = take_tensors(model, stepper.optimizer, stepper.average)
         save_checkpoint(self._folder.path, position.step, tensors, state)
-        self.saved_step = position.step
+        self.saved_step, self.saved_validated = position.step, position.validated
         best = [position.best.step] if position.best else []
         keep_checkpoints(self._folder.path, self._config.keep_last, also=best)
 

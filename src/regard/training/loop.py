@@ -300,7 +300,9 @@ class Trainer:
         position = self.position
         if position.best is None:
             self._write_model("last")
-        if position.step != self._keeper.saved_step:
+        # A last step that is no multiple of the interval would not be validated again by a resume.
+        saved = self._keeper.saved_step, self._keeper.saved_validated
+        if (position.step, position.validated) != saved:
             self._save()
         self._write(self._end_record(reason))
         return TrainingResult(
