@@ -22,6 +22,8 @@ import regard
 from regard.machine import cpu_model, usable_cores
 from regard.recipes.assembly import assemble
 from regard.recipes.trial import try_steps
+from regard.serving.evaluate import evaluate_lines
+from regard.text.lines import read_lines
 from regard.training.interrupts import Interrupts
 from regard.training.progress import make_reporter
 from regard.weights.checkpoints import checkpoint_steps
@@ -114,9 +116,6 @@ def measure(
     result: object,
 ) -> list[dict[str, object]]:
     """BLEU and chrF on dev of the model that training chose, as `regard evaluate` gives them."""
-    from regard.serving.evaluate import evaluate_lines
-    from regard.text.lines import read_lines
-
     dev = [list(read_lines(text[key])) for key in ("data.valid_source", "data.valid_target")]
     found = evaluate_lines(regard.load(options.out), *dev)
     print(f"recipe {options.recipe}, {recipe.training.max_steps:,} steps, {result}")
