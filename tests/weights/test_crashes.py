@@ -19,7 +19,12 @@ import torch
 
 from regard.errors import RunFolderError
 from regard.weights import files
-from regard.weights.checkpoints import keep_checkpoints, latest_checkpoint, save_checkpoint
+from regard.weights.checkpoints import (
+    checkpoint_steps,
+    keep_checkpoints,
+    latest_checkpoint,
+    save_checkpoint,
+)
 from regard.weights.run_folder import RunFolder
 
 CALLS = ["_write", "_sync", "_rename", "_remove", "_make_folder"]
@@ -116,6 +121,8 @@ def test_a_disk_that_fails_at_any_call_harms_nothing_that_was_there(
                 work(run)
         assert caught.value.where.startswith(str(path))
         assert ".partial" not in caught.value.where or name == "_remove"
+        require_good(path)
+        assert lasting or 2 in checkpoint_steps(path)
         with RunFolder.open(path, write=True) as run:  # cleans up
             assert partial_names(path) == []
             require_good(path)
