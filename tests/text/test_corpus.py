@@ -102,7 +102,11 @@ def test_a_tsv_gives_what_two_files_give(folder: Folder, suffix: str) -> None:
     assert data.train.line(59) == (path, 60)
 
 
-def test_pairs_left_out_are_counted_by_reason_and_the_rest_know_their_lines(folder: Folder) -> None:
+@pytest.mark.parametrize("chunk", [1, 3, 4096])
+def test_pairs_left_out_are_counted_by_reason_and_the_rest_know_their_lines(
+    folder: Folder, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_module, "CHUNK_PAIRS", chunk)
     pairs = [
         *PAIRS[:2],
         ("", "leer"),
