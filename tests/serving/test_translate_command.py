@@ -1,6 +1,8 @@
 """`regard translate`: as many lines out as in, in order, and what goes beside them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,11 +152,13 @@ def test_a_line_longer_than_in_training_is_warned_of_and_translated(
     command: Command, run_path: Path
 ) -> None:
     line = "the light. " * 12
-    done = command("translate", run_path, "--beam=1", stdin=f"off\n{line}\n".encode())
-    assert len(done.lines) == 2
-    assert done.lines[1]
+    # After the first window, to see that the numbers go on.
+    data = "\n" * 99 + f"{line}\n"
+    done = command("translate", run_path, "--beam=1", stdin=data.encode())
+    assert len(done.lines) == 100
+    assert done.lines[99]
     assert done.err.split("\n")[0] == (
-        "warning: standard input, line 2: 49 tokens is more than the 24 that the model was "
+        "warning: standard input, line 100: 49 tokens is more than the 24 that the model was "
         "trained on; translated in 2 pieces"
     )
 
@@ -258,3 +262,17 @@ def test_refusals_say_what_is_wrong(
     monkeypatch.chdir(tmp_path)
     named = [run_path if word == "RUN" else word for word in arguments]
     assert command("translate", *named, stdin=b"light\n") == Done(2, b"", text)
+
+
+def test_what_is_wrong_is_said_without_waiting_for_torch(run_path: Path) -> None:
+    code = (
+        "import sys; from regard.cli import main\n"
+        "codes = [main([*line, '--set=decoding.beem=1']) for line in (('translate', RUN), "
+        "('evaluate', RUN, '--source=a', '--reference=b'))]\n"
+        "codes.append(main(['score', RUN, '--source=no', '--target=no']))\n"
+        "codes.append(main(['average', 'no']))\n"
+        "sys.exit(codes != [2, 2, 2, 2] or 'torch' in sys.modules)"
+    ).replace("RUN", repr(str(run_path)))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr.count(b"error: ") == 4

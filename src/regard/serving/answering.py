@@ -19,19 +19,28 @@ _ESCAPED = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 @dataclass
 class Answered:
-    """How many lines were answered, and the numbers of those whose translation was cut."""
+    """How many lines were answered, how many translations were cut, and the first of those."""
 
     lines: int = 0
-    cut: list[int] = field(default_factory=list)
+    cut: int = 0
+    first_cut: list[int] = field(default_factory=list)
+
+    def count(self, *, finished: bool) -> None:
+        """Count a line."""
+        self.lines += 1
+        if not finished:
+            self.cut += 1
+            if self.cut <= _NAMED:
+                self.first_cut.append(self.lines)
 
     @property
     def warning(self) -> str:
         """What to tell the user about the translations that were cut."""
-        named = ", ".join(f"{number:,}" for number in self.cut[:_NAMED])
-        more = ", ..." if len(self.cut) > _NAMED else ""
+        named = ", ".join(f"{number:,}" for number in self.first_cut)
+        more = ", ..." if self.cut > _NAMED else ""
         return (
-            f"warning: {len(self.cut):,} of {self.lines:,} translations were cut before they came "
-            f"to an end ({'line' if len(self.cut) == 1 else 'lines'} {named}{more}); "
+            f"warning: {self.cut:,} of {self.lines:,} translations were cut before they came "
+            f"to an end ({'line' if self.cut == 1 else 'lines'} {named}{more}); "
             "--report says which"
         )
 
@@ -71,9 +80,7 @@ def answer(
             warn=lambda text: say(f"warning: {source.name}, {text}"),
         )
         for line, translation in zip(window, translations, strict=True):
-            answered.lines += 1
-            if not translation.finished:
-                answered.cut.append(answered.lines)
+            answered.count(finished=translation.finished)
             if n_best == 1:
                 output.write(translation.text)
             else:
