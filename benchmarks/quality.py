@@ -22,7 +22,6 @@ import regard
 from regard.machine import cpu_model, usable_cores
 from regard.recipes.assembly import assemble
 from regard.recipes.trial import try_steps
-from regard.serving.evaluate import evaluate_lines
 from regard.text.lines import read_lines
 from regard.training.interrupts import Interrupts
 from regard.training.progress import make_reporter
@@ -117,7 +116,7 @@ def measure(
 ) -> list[dict[str, object]]:
     """BLEU and chrF on dev of the model that training chose, as `regard evaluate` gives them."""
     dev = [list(read_lines(text[key])) for key in ("data.valid_source", "data.valid_target")]
-    found = evaluate_lines(regard.load(options.out), *dev)
+    found = regard.load(options.out).judge(list(zip(*dev, strict=True)))
     print(f"recipe {options.recipe}, {recipe.training.max_steps:,} steps, {result}")
     print(f"{len(checkpoint_steps(options.out))} checkpoints kept; {found.bleu.signature}")
     name = f"{options.recipe} {options.corpus.name} {minutes:.0f} min"

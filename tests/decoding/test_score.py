@@ -1,13 +1,11 @@
 """Force decoding: log-probabilities by the line, the same in any batch."""
 
-import math
-
 import pytest
 import torch
 from decoding.tiny import LINES, model, tokenizer
 
 from regard.decoding import score as score_module
-from regard.decoding.score import PairScore, perplexity, score_pairs
+from regard.decoding.score import score_pairs
 from regard.text.tokenizer import BOS_ID, EOS_ID
 
 PAIRS = [*zip(LINES, LINES[::-1], strict=True), ("", "a"), ("a", ""), ("", "")]
@@ -45,11 +43,6 @@ def test_an_ensemble_scores_with_the_mean_of_the_probabilities() -> None:
     for score, one, two in zip(scores, _one_by_one(67), _one_by_one(56), strict=True):
         mean = (one.exp() + two.exp()) / 2
         assert score.log_prob == pytest.approx(float(mean.log().sum()), rel=1e-10)
-
-
-def test_perplexity_is_by_the_token() -> None:
-    assert perplexity([PairScore(-2.0, 3), PairScore(-4.0, 1)]) == pytest.approx(math.exp(1.5))
-    assert perplexity([PairScore(-1e9, 1)]) == math.inf
 
 
 def test_no_pairs_give_no_scores() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from training.conftest import Trained
+from training.records import read_metrics
 
 from regard.errors import Interrupted
 from regard.training.interrupts import Interrupts
 from regard.training.losses import translation_loss
-from regard.training.metrics import read_metrics
 from regard.training.validation import Validation
 from regard.weights.checkpoints import checkpoint_steps
 

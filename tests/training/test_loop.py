@@ -5,12 +5,12 @@ import pytest
 import torch
 from training.conftest import Trained
 from training.digits import DigitBatches, settings, tiny_model
+from training.records import read_metrics
 
 from regard.errors import DataError, DivergenceError, RegardError
 from regard.training.devices import choose_device
 from regard.training.feed import Feed, split_batch
 from regard.training.losses import translation_loss
-from regard.training.metrics import read_metrics
 from regard.training.state import Window
 from regard.training.step import Stepper
 from regard.training.tally import Tally

@@ -3,9 +3,10 @@ import math
 from pathlib import Path
 
 import pytest
+from training.records import read_metrics
 
 from regard.errors import RunFolderError
-from regard.training.metrics import MetricsLog, open_curves, read_metrics
+from regard.training.metrics import MetricsLog, open_curves
 
 
 def test_a_record_is_a_line_whatever_text_it_holds(tmp_path: Path) -> None:

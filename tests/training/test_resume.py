@@ -6,9 +6,9 @@ import pytest
 import torch
 from training.conftest import Trained
 from training.digits import DigitBatches
+from training.records import read_metrics
 
 from regard.errors import DataError, RegardError
-from regard.training.metrics import read_metrics
 from regard.training.validation import Validation
 from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.tensors import read_tensors

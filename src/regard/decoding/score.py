@@ -30,15 +30,6 @@ class PairScore:
     tokens: int
 
 
-def perplexity(scores: Sequence[PairScore]) -> float:
-    """`exp(-log p / tokens)` of all together; infinity where that is too large for a float."""
-    log_prob = math.fsum(score.log_prob for score in scores)
-    try:
-        return math.exp(-log_prob / max(1, sum(score.tokens for score in scores)))
-    except OverflowError:
-        return math.inf
-
-
 @torch.inference_mode()
 def score_pairs(
     models: Sequence[Transformer],

@@ -1,7 +1,7 @@
 """Lines in, translations out: blank lines, long lines, batches and the order of the input."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from regard.models.transformer import Transformer
 from regard.nn.config import LearnedConfig
 from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 
-__all__ = ["Translation", "translate", "translate_stream"]
+__all__ = ["Translation", "translate"]
 
 # Log-probabilities that are in memory at once: many short lines times a large vocabulary.
 _LOG_PROBS = 2**25
@@ -123,23 +123,6 @@ def translate(
         else blank(alignments=alignments)
         for number, line in enumerate(lines)
     ]
-
-
-def translate_stream(
-    windows: Iterable[Sequence[str]],
-    translate_lines: Callable[[Sequence[str], int], list[Translation]],
-) -> Iterator[Translation]:
-    """Translate windows of lines one after the other, as they arrive.
-
-    Args:
-        windows: runs of lines, taken one at a time and no sooner than they are needed. A large
-            one fills batches; one of a single line is answered before the next is waited for.
-        translate_lines: translates a window, given its lines and the number of the first.
-    """
-    first_line = 1
-    for window in windows:
-        yield from translate_lines(window, first_line)
-        first_line += len(window)
 
 
 def _pieces(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.corpora import HOME_ASSISTANT_EN_DE
+from regard.evaluation.judge import Judgement
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import Recipe
@@ -14,9 +15,8 @@ from regard.recipes.run import PREPARED_TEXT, train_in
 from regard.recipes.summary import write_run_report
 from regard.recipes.trial import Trial, try_steps
 from regard.recipes.write import toml_value
-from regard.serving.evaluate import Evaluation, evaluate_lines
 from regard.serving.translator import load
-from regard.text.lines import read_pairs, write_line
+from regard.text.lines import read_lines, read_pairs, write_line
 from regard.text.split import place
 from regard.training.config import CosineSchedule
 from regard.training.interrupts import Interrupts
@@ -26,6 +26,7 @@ from regard.weights.run_folder import RunFolder
 
 TEXT = "text"
 SPLITS = ("train", "valid", "test")
+SIDES = ("en", "de")
 # Of all texts: 1 % to validate, 3 % to test.
 _VALID, _TEST = 0.01, 0.04
 _TRIAL_STEPS = 24
@@ -86,8 +87,8 @@ def run_demo(
         reporter.say(_announcement(recipe, plan))
         assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=lambda _: None)
         train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
-        evaluation = _evaluate(folder, recipe, reporter)
-    return _farewell(out, evaluation, time.perf_counter() - started)
+        pairs, judgement = _evaluate(folder, recipe, reporter)
+    return _farewell(out, pairs, judgement, time.perf_counter() - started)
 
 
 def demo_commands(run: Path) -> list[str]:
@@ -118,9 +119,7 @@ def _write_splits(folder: Path) -> dict[str, int]:
     folder.mkdir(exist_ok=True)
     counts = dict.fromkeys(SPLITS, 0)
     files = {
-        (split, side): (folder / f"{split}.{side}").open("wb")
-        for split in SPLITS
-        for side in ("en", "de")
+        (split, side): (folder / f"{split}.{side}").open("wb") for split in SPLITS for side in SIDES
     }
     try:
         for split, source, target in _split_pairs():
@@ -179,41 +178,45 @@ def _announcement(recipe: Recipe, plan: Plan) -> str:
     )
 
 
-def _evaluate(folder: RunFolder, recipe: Recipe, reporter: Reporter) -> Evaluation:
-    """Translate the test split, add its scores to the metrics and to the report."""
-    sides = [
-        (folder.path / TEXT / f"test.{side}").read_text(encoding="utf-8").split("\n")[:-1]
-        for side in ("en", "de")
-    ]
-    reporter.say(f"testing on {len(sides[0]):,} pairs that it has never seen")
-    evaluation = evaluate_lines(load(folder.path), *sides)
-    log = MetricsLog(folder.metrics_path, folder.metrics_path.stat().st_size)
-    log.write(evaluation.record("test"))
+def _evaluate(
+    folder: RunFolder, recipe: Recipe, reporter: Reporter
+) -> tuple[list[tuple[str, str]], Judgement]:
+    """Translate the test split; add its scores to the metrics and to the report."""
+    files = (folder.path / TEXT / f"test.{side}" for side in SIDES)
+    pairs = list(zip(*map(read_lines, files), strict=True))
+    reporter.say(f"testing on {len(pairs):,} pairs that it has never seen")
+    judgement = load(folder.path).judge(pairs)
+    log = MetricsLog(folder.metrics_path)
+    log.write({"event": "test", "step": recipe.training.max_steps, **judgement.scores()})
     log.sync()
     log.close()
     resolved = recipe.model_copy(update={"model": recipe.model.resolved()})
     write_run_report(folder, resolved, commands=demo_commands(folder.path), say=reporter.say)
-    return evaluation
+    return pairs, judgement
 
 
-def _farewell(out: Path, evaluation: Evaluation, seconds: float) -> str:
-    every = max(1, len(evaluation.sources) // _SHOWN)
-    examples = list(
-        zip(evaluation.sources, evaluation.references, evaluation.translations, strict=True)
-    )[every // 2 :: every]
-    lines = [""]
-    for source, reference, translation in examples:
-        mark = "  (as the reference)" if translation == reference else ""
-        lines += [f"  {source}", f"    {translation}{mark}"]
-        lines += [] if mark else [f"    reference: {reference}"]
+def _farewell(
+    out: Path, pairs: Sequence[tuple[str, str]], judgement: Judgement, seconds: float
+) -> str:
+    said = [translation.text for translation in judgement.translations]
+    exact = sum(text == reference for text, (_, reference) in zip(said, pairs, strict=True))
+    every = max(1, len(pairs) // _SHOWN)
+    lines = []
+    for (source, reference), text in list(zip(pairs, said, strict=True))[every // 2 :: every]:
+        lines.append(f"  {source}")
+        if text == reference:
+            lines.append(f"    {text}  (as the reference)")
+        else:
+            lines += [f"    {text}", f"    reference: {reference}"]
     return "\n".join(
         [
+            "",
             *lines,
             "",
-            f"On {len(evaluation.sources):,} strings that it never saw:",
-            f"  BLEU {evaluation.bleu.value:.1f}  {evaluation.bleu.signature}",
-            f"  chrF {evaluation.chrf.value:.1f}  {evaluation.chrf.signature}",
-            f"  {evaluation.exact:,} of them are the reference, letter by letter.",
+            f"On {len(pairs):,} strings that it never saw:",
+            f"  BLEU {judgement.bleu.value:.1f}  {judgement.bleu.signature}",
+            f"  chrF {judgement.chrf.value:.1f}  {judgement.chrf.signature}",
+            f"  {exact:,} of them ({exact / len(pairs):.0%}) are the reference to the letter.",
             f"In all {duration(seconds)}. Report: {out / 'report.html'}",
             "",
             "Try it:",

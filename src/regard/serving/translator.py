@@ -14,6 +14,7 @@ from regard.decoding.score import PairScore, score_pairs
 from regard.decoding.translate import Translation
 from regard.decoding.translate import translate as translate_lines
 from regard.errors import DataError, RegardError
+from regard.evaluation.judge import Judgement, judge
 from regard.models.transformer import Transformer
 from regard.recipes.explain import explain
 from regard.recipes.recipe import Recipe
@@ -209,6 +210,23 @@ class Translator:
             [run.tokenizers.source for run in self._runs],
             self.tokenizers.target,
             list(zip(sources, targets, strict=True)),
+        )
+
+    def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgement:
+        """BLEU, chrF and perplexity on sources and their references, as validation finds them.
+
+        Raises:
+            DataError: there are no pairs, or a string can't be encoded in UTF-8; says which.
+        """
+        sources = _checked([source for source, _ in pairs], "sources")
+        targets = _checked([target for _, target in pairs], "targets")
+        return judge(
+            self.models,
+            [run.tokenizers.source for run in self._runs],
+            self.tokenizers.target,
+            list(zip(sources, targets, strict=True)),
+            self.decoding,
+            trained_length=self.trained_length,
         )
 
     def _config(self, options: DecodingOptions) -> DecodingConfig:

@@ -104,12 +104,6 @@ def open_curves(folder: Path, step: int) -> Curves:
     return TensorBoardCurves(folder, step)
 
 
-def read_metrics(path: Path) -> list[Record]:
-    """The records of a metrics.jsonl; a torn last line is left out."""
-    data = path.read_bytes()[: _whole_lines(path)]
-    return [json.loads(line) for line in data.split(b"\n") if line]
-
-
 def _whole_lines(path: Path) -> int:
     """The length in bytes of the file up to its last line end."""
     if not path.exists():

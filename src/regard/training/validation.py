@@ -1,19 +1,15 @@
 """How good the model is now, on text that it is not trained on."""
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-import torch
 from torch import nn
 
 from regard.decoding.config import DecodingConfig
-from regard.decoding.score import perplexity, score_pairs
-from regard.decoding.translate import translate
 from regard.errors import DataError
-from regard.evaluation.metrics import bleu, chrf
+from regard.evaluation.judge import judge
 from regard.models.transformer import Transformer
 from regard.text.corpus import Tokenizers
 from regard.training.config import Metric
@@ -107,14 +103,7 @@ class Validator:
             tokenizers.target.encode_batch(self._targets),
             strict=True,
         )
-        self._scored = [
-            pair
-            for pair, (source, target) in zip(
-                zip(self._sources, self._targets, strict=True), lengths, strict=True
-            )
-            if max(len(source), len(target)) <= trained_length
-        ]
-        if not self._scored:
+        if all(max(len(source), len(target)) > trained_length for source, target in lengths):
             raise DataError(
                 f"every pair of the validation text has a side of more than {trained_length} tokens"
             )
@@ -122,37 +111,19 @@ class Validator:
 
     def run(self, model: nn.Module) -> Validation:
         """Measure a model; takes as long as translating all lines and scoring all pairs."""
-        network = cast(Transformer, model)
-        with torch.autocast(network.output_weight.device.type, enabled=False):
-            return self._measure(network)
-
-    def _measure(self, network: Transformer) -> Validation:
         started = time.perf_counter()
-        scores = score_pairs(
-            [network], [self._tokenizers.source], self._tokenizers.target, self._scored
+        found = judge(
+            [cast(Transformer, model)],
+            [self._tokenizers.source],
+            self._tokenizers.target,
+            list(zip(self._sources, self._targets, strict=True)),
+            self._decoding,
+            trained_length=self._trained_length,
         )
-        translations = [
-            translation.text
-            for translation in translate(
-                [network],
-                [self._tokenizers.source],
-                self._tokenizers.target,
-                self._sources,
-                self._decoding,
-                trained_length=self._trained_length,
-            )
-        ]
-        precision, overlap = bleu(translations, self._targets), chrf(translations, self._targets)
-        log_prob = math.fsum(score.log_prob for score in scores)
         return Validation(
-            loss=-log_prob / sum(score.tokens for score in scores),
-            perplexity=perplexity(scores),
-            bleu=precision.value,
-            chrf=overlap.value,
-            bleu_signature=precision.signature,
-            chrf_signature=overlap.signature,
+            **found.scores(),
             samples=tuple(
-                Sample(self._sources[place], self._targets[place], translations[place])
+                Sample(self._sources[place], self._targets[place], found.translations[place].text)
                 for place in self._shown
             ),
             seconds=time.perf_counter() - started,

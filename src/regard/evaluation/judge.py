@@ -1,0 +1,122 @@
+"""A model measured on text with references: one way, for validation and for a test set."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.decoding.config import DecodingConfig
+from regard.decoding.score import score_pairs
+from regard.decoding.translate import Translation, translate
+from regard.evaluation.metrics import Score, bleu, chrf, perplexity
+from regard.models.transformer import Transformer
+from regard.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The translations of a text, and the scores of the model on it.
+
+    `log_prob` is the sum of the natural logarithms of the references' probabilities over `tokens`
+    target tokens, the end tokens counted. As in training, pairs with a side of more tokens than
+    the model was trained on have no part in it; `left_out` says how many.
+    """
+
+    translations: list[Translation]
+    bleu: Score
+    chrf: Score
+    log_prob: float
+    tokens: int
+    left_out: int
+
+    @property
+    def loss(self) -> float:
+        """Nats a target token; NaN if every pair was left out."""
+        return -self.log_prob / self.tokens if self.tokens else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        """The perplexity per target token; NaN if every pair was left out."""
+        return perplexity(self.log_prob, self.tokens) if self.tokens else math.nan
+
+    @property
+    def cut(self) -> int:
+        """How many translations were cut before they came to an end."""
+        return sum(not translation.finished for translation in self.translations)
+
+    def scores(self) -> dict[str, Any]:
+        """The scores as a record of metrics.jsonl holds them."""
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "bleu": self.bleu.value,
+            "chrf": self.chrf.value,
+            "bleu_signature": self.bleu.signature,
+            "chrf_signature": self.chrf.signature,
+        }
+
+
+def judge(
+    models: Sequence[Transformer],
+    source_tokenizers: Sequence[Tokenizer],
+    target_tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    decoding: DecodingConfig,
+    *,
+    trained_length: int,
+) -> Judgement:
+    """Translate the sources and compare with the targets; score the targets; all without autocast.
+
+    Args:
+        models: one, or an ensemble.
+        source_tokenizers: one for each model.
+        pairs: a source and its reference each.
+        decoding: how to search.
+        trained_length: the most tokens of a side in training (`data.max_tokens`).
+
+    Raises:
+        DataError: there are no pairs.
+        ModelError: the model's output is NaN.
+    """
+    with torch.autocast(models[0].output_weight.device.type, enabled=False):
+        return _judge(models, source_tokenizers, target_tokenizer, pairs, decoding, trained_length)
+
+
+def _judge(
+    models: Sequence[Transformer],
+    source_tokenizers: Sequence[Tokenizer],
+    target_tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    decoding: DecodingConfig,
+    trained_length: int,
+) -> Judgement:
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    translations = translate(
+        models,
+        source_tokenizers,
+        target_tokenizer,
+        sources,
+        decoding,
+        trained_length=trained_length,
+    )
+    texts = [translation.text for translation in translations]
+    lengths = [
+        [len(ids) for ids in tokenizer.encode_batch(lines)]
+        for tokenizer, lines in (
+            *((tokenizer, sources) for tokenizer in source_tokenizers),
+            (target_tokenizer, references),
+        )
+    ]
+    longest = [max(each) for each in zip(*lengths, strict=True)]
+    scored = [pair for pair, tokens in zip(pairs, longest, strict=True) if tokens <= trained_length]
+    scores = score_pairs(models, source_tokenizers, target_tokenizer, scored)
+    return Judgement(
+        translations,
+        bleu(texts, references),
+        chrf(texts, references),
+        math.fsum(score.log_prob for score in scores),
+        sum(score.tokens for score in scores),
+        len(pairs) - len(scored),
+    )
