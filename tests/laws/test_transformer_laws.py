@@ -94,6 +94,12 @@ def test_rows_padded_on_the_left_decode_step_by_step_as_alone(
     for row, (source, target) in enumerate(pairs):
         expected = alone(model, source, target)
         torch.testing.assert_close(logits[row][target_mask[row]], expected, **CLOSE)
+    order = data.draw(st.permutations(range(len(pairs))))
+    cache.select(torch.tensor(order))
+    hidden, _ = model.step(torch.full((len(pairs), 1), 3), cache)
+    for row, (source, target) in zip(hidden, [pairs[i] for i in order], strict=True):
+        expected = alone(model, source, [*target, 3])[-1:]
+        torch.testing.assert_close(model.project(row), expected, **CLOSE)
 
 
 @few
