@@ -125,7 +125,7 @@ def _tokenizers_of(run: RunFolder) -> Tokenizers:
 
 def _start_from(run: RunFolder, recipe: Recipe, model: Transformer) -> None:
     """Give the model the weights of a run that has the same shape."""
-    theirs = load_recipe(str(run.path)).model.resolved().model_dump()
+    theirs = load_recipe(run.path).model.resolved().model_dump()
     ours = recipe.model.resolved().model_dump()
     free = {"dropout", "attention_dropout", "activation_dropout"}
     differing = [key for key in ours if key not in free and ours[key] != theirs[key]]

@@ -27,12 +27,12 @@ def preset_names() -> list[str]:
 
 
 def load_recipe(
-    name_or_path: str, overrides: Sequence[str] = (), *, only: Sequence[str] = ()
+    name_or_path: str | Path, overrides: Sequence[str] = (), *, only: Sequence[str] = ()
 ) -> Recipe:
     """The recipe of a preset's name, of a TOML file, or of a run folder, with changes.
 
-    A preset's name wins over a file of the same name; write `./base` for the file. What a
-    recipe leaves out has the default, which is the paper's `base`. Paths in it are relative to
+    A preset's name wins over a file of the same name; write `./base`, or give a `Path`, for the
+    file. What a recipe leaves out has the default, which is the paper's `base`. Paths in it are relative to
     the current folder, as on the command line.
 
     Args:
@@ -62,9 +62,10 @@ def load_recipe(
         raise explain(error, source=source, changed=changed) from None
 
 
-def _find(name_or_path: str) -> tuple[bytes, str]:
+def _find(given: str | Path) -> tuple[bytes, str]:
     """The recipe's text, and what to call it in an error."""
-    if name_or_path in preset_names():
+    name_or_path = str(given)
+    if isinstance(given, str) and given in preset_names():
         return (_PRESETS / f"{name_or_path}.toml").read_bytes(), f"recipe {name_or_path}"
     path = Path(name_or_path)
     if name_or_path and path.is_dir():

@@ -84,7 +84,7 @@ def resume(
         Interrupts() as interrupts,
         RunFolder.open(run, write=True, model=False) as folder,
     ):
-        recipe = load_recipe(str(run), overrides, only=("training", "decoding", "data"))
+        recipe = load_recipe(Path(run), overrides, only=("training", "decoding", "data"))
         started = bool(checkpoint_steps(folder.path))
         if not started and folder.has_model:
             raise RunFolderError(

@@ -1,7 +1,6 @@
 """What the command line calls: checks what it was given, and only then waits for torch."""
 
 import itertools
-import os
 import signal
 import sys
 import threading
@@ -189,9 +188,7 @@ def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> Decoding
     """Look at the run folders and options as far as that goes without torch."""
     for run in runs:
         RunFolder.open(run, model=False)
-    # With a slash after it, a folder that is named like a preset is not taken for that.
-    folder = os.path.join(runs[0], "")  # noqa: PTH118 - pathlib drops the slash
-    return load_recipe(folder, overrides, only=["decoding"]).decoding
+    return load_recipe(runs[0], overrides, only=["decoding"]).decoding
 
 
 def _prefixes(prefix: str | None, path: Path | None) -> Iterator[str] | None:

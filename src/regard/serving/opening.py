@@ -1,6 +1,5 @@
 """From a run folder to a model and its vocabularies, or a refusal that says what does not fit."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +38,7 @@ def open_run(path: str | Path, device: torch.device) -> OpenedRun:
             recipe, vocabulary and weights do not belong together.
     """
     folder = RunFolder.open(path)
-    # With a slash after it, a folder that is named like a preset is not taken for that.
-    recipe = load_recipe(os.path.join(path, ""))  # noqa: PTH118 - pathlib drops the slash
+    recipe = load_recipe(Path(path))
     files = folder.tokenizer_files()
     source = Tokenizer.from_bytes(files.source, name=str(path))
     target = source if files.joint else Tokenizer.from_bytes(files.target, name=str(path))
