@@ -32,8 +32,8 @@ def load_recipe(
     """The recipe of a preset's name, of a TOML file, or of a run folder, with changes.
 
     A preset's name wins over a file of the same name; write `./base`, or give a `Path`, for the
-    file. What a recipe leaves out has the default, which is the paper's `base`. Paths in it are relative to
-    the current folder, as on the command line.
+    file. What a recipe leaves out has the default, which is the paper's `base`. Paths in it are
+    relative to the current folder, as on the command line.
 
     Args:
         name_or_path: a preset's name, a TOML file, or a run folder.
