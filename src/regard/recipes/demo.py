@@ -32,7 +32,7 @@ _VALID, _TEST = 0.01, 0.04
 _TRIAL_STEPS = 24
 _VALIDATIONS = 5
 # Of the time, what is left for validations and for a machine that is slower later on.
-_RESERVE = 0.12
+_RESERVE = 0.06
 _SHOWN = 12
 
 

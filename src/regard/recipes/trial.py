@@ -58,7 +58,7 @@ def try_steps(
 ) -> Trial:
     """Train for a few steps into a folder that is thrown away; the model is not the same after.
 
-    The first third of the steps is not counted: kernels are made and memory is fetched there.
+    The first half of the steps is not counted: kernels are made and memory is fetched there.
     """
     training = assembly.recipe.training.model_copy(
         update={"max_steps": steps, "checkpoint_every": steps, "validate_every": 0}
@@ -78,7 +78,7 @@ def try_steps(
         )
     spans = [after - before for before, after in zip(stopwatch.times, stopwatch.times[1:])]  # noqa: B905 - one shorter
     return Trial(
-        step_seconds=statistics.fmean(spans[len(spans) // 3 :]),
+        step_seconds=statistics.fmean(spans[len(spans) // 2 :]),
         validation=stopwatch.validation,
         peak_memory=_peak_memory(),
         checkpoint_bytes=size,

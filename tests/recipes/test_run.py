@@ -1,0 +1,191 @@
+"""Training from a recipe: into a run folder, on from one, from another's weights, or not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import RecipeError, RunFolderError
+from regard.evaluation.records import of_event, read_metrics
+from regard.recipes.assembly import assemble
+from regard.recipes.load import load_recipe
+from regard.recipes.recipe import Recipe
+from regard.recipes.run import resume, train
+from regard.training.progress import SilentReporter
+from regard.weights.run_folder import RunFolder
+
+PAIRS = [
+    (f"{thing} {state}", f"{ding} {stand}")
+    for thing, ding in (("the light", "das Licht"), ("the door", "die Tür"), ("a fan", "ein Fan"))
+    for state, stand in (("is on", "ist an"), ("is off", "ist aus"), ("is new", "ist neu"))
+]
+
+
+class Listener(SilentReporter):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Callable[..., Recipe]:
+    text = tmp_path / "pairs.tsv"
+    text.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+
+    def make(*changes: str) -> Recipe:
+        return load_recipe(
+            "tiny",
+            [
+                f'data.tsv=["{text}"]',
+                f"data.valid_tsv={text}",
+                "vocabulary.size=270",
+                "model.d_model=16",
+                "model.d_ff=16",
+                "training.max_steps=4",
+                "training.checkpoint_every=2",
+                "training.precision=float32",
+                "training.batch_tokens=60",
+                "training.device=cpu",
+                "decoding.max_extra_tokens=2",
+                "decoding.beam=1",
+                *changes,
+            ],
+        )
+
+    return make
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return RunFolder.open(run).load_weights()
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_folder_says_all_that_made_it(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    listener = Listener()
+    result = train(recipe(), tmp_path / "run", reporter=listener)
+    assert result is not None
+    assert (result.step, result.reason) == (4, "max_steps")
+    saved = load_recipe(tmp_path / "run")
+    assert saved.model == recipe().model.resolved()
+    assert saved.training == recipe().training
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert "max_steps = 4" in page
+    assert "das Licht" in page
+    assert f"regard translate {tmp_path / 'run'} < in.txt > out.txt" in listener.said[-1]
+
+
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    train(recipe(), tmp_path / "whole", reporter=Listener())
+    train(recipe("training.max_steps=2"), tmp_path / "cut", reporter=Listener())
+    assert not same(weights_of(tmp_path / "whole"), weights_of(tmp_path / "cut"))
+    resume(tmp_path / "cut", ["training.max_steps=4"], reporter=Listener())
+    whole, cut = (tmp_path / name / "checkpoints/step-00000004" for name in ("whole", "cut"))
+    for file in ("model", "optimizer", "random"):
+        name = f"{file}.safetensors"
+        assert (whole / name).read_bytes() == (cut / name).read_bytes()
+
+
+def test_a_run_named_like_a_recipe_is_gone_on_with(
+    recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train(recipe("training.max_steps=2"), "base", reporter=Listener())
+    result = resume("base", ["training.max_steps=3"], reporter=Listener())
+    assert result.step == 3
+    assert load_recipe(Path("base")).model.d_model == 16
+
+
+def test_fine_tuning_starts_from_the_weights_and_vocabulary_of_the_other_run(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    train(recipe(), tmp_path / "first", reporter=Listener())
+    other = tmp_path / "other.tsv"
+    other.write_text("zebra quartz\tZebra Quarz\n" * 5, encoding="utf-8")
+    changed = recipe(f'data.tsv=["{other}"]', f"data.valid_tsv={other}", "model.dropout=0.3")
+    changed = changed.model_copy(update={"init": str(tmp_path / "first")})
+    assembly = assemble(changed, tmp_path / "aside", say=lambda text: None)
+    assert same(assembly.model.state_dict(), weights_of(tmp_path / "first"))
+    train(changed, tmp_path / "second", reporter=Listener())
+    first, second = (RunFolder.open(tmp_path / name) for name in ("first", "second"))
+    assert first.tokenizer_files() == second.tokenizer_files()
+    assert load_recipe(tmp_path / "second").init == str(tmp_path / "first")
+    # The first run may be gone by then: the second has all it needs.
+    (tmp_path / "first/model.safetensors").unlink()
+    assert resume(tmp_path / "second", ["training.max_steps=5"], reporter=Listener()).step == 5
+
+
+def test_a_dry_run_says_what_to_expect_and_writes_nothing(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    listener = Listener()
+    assert train(recipe(), tmp_path / "run", dry_run=True, reporter=listener) is None
+    text = "\n".join(listener.said)
+    assert sorted(tmp_path.rglob("*")) == before
+    for word in ("text, model, two steps", "precision", "a step", "time", "memory", "disk"):
+        assert word in text
+    assert "4 steps, and 2 validations" in text
+
+
+def test_the_report_of_a_resumed_run_has_every_step_once(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    train(recipe("training.max_steps=2"), tmp_path / "run", reporter=Listener())
+    resume(tmp_path / "run", ["training.max_steps=4"], reporter=Listener())
+    records = read_metrics(tmp_path / "run/metrics.jsonl", print)
+    assert [record["step"] for record in of_event(records, "valid")] == [2, 4]
+    assert [record["event"] for record in records if record["event"] in ("start", "resume")] == [
+        "start", "resume",
+    ]  # fmt: skip
+
+
+def test_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as refused:
+        train(load_recipe("tiny"), tmp_path / "run", reporter=Listener())
+    assert str(refused.value) == (
+        "data.source: there is no text to train on\n"
+        "  Give two files, --source TEXT --target TEXT, or one, --tsv FILE."
+    )
+
+
+def test_fine_tuning_another_shape_is_refused(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    first = tmp_path / "first"
+    train(recipe(), first, reporter=Listener())
+    with pytest.raises(RecipeError) as refused:
+        train(recipe("model.d_ff=32"), tmp_path / "second", init=first, reporter=Listener())
+    assert str(refused.value) == (
+        f"--init {first}: model.d_ff = 32 here, and 16 in the run to start from\n"
+        f"  Train with the recipe of that run: regard train {first} --init {first} --out RUN ..."
+    )
+
+
+def test_resuming_a_model_without_checkpoints_is_refused(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(recipe(), run, reporter=Listener())
+    for path in sorted((run / "checkpoints").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    with pytest.raises(RunFolderError) as refused:
+        resume(run, reporter=Listener())
+    assert str(refused.value) == (
+        f"{run}: the run has a model and no checkpoint to go on from\n"
+        f"  Start a new run from its weights: regard train {run} --init {run} --out RUN"
+    )
