@@ -235,34 +235,30 @@ def test_search_options_stand_for_decoding_keys(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setitem(sys.modules, "regard.serving.commands", Commands)
     monkeypatch.setattr("regard.serving.commands", Commands, raising=False)
-    line = (
-        "translate a --ensemble b c --beam 2 --alpha -1 --n-best 2 --sample --temperature 0.5 "
-        "--top-k 0 --top-p 0.9 --min-p 0 --seed 7 --no-repeat-ngram 3 --min-tokens 1 "
-        "--max-tokens 9 --prefix -Ja --input i --report r --set decoding.coverage=0.2"
-    )
-    assert main(line.split()) == 0
-    assert seen.pop("runs") == [Path("a"), Path("b"), Path("c")]
-    changed = load_recipe("base", seen.pop("overrides"), only=["decoding"]).decoding
-    assert changed == DecodingConfig(
-        method="sample",
-        beam=2,
-        alpha=-1,
-        coverage=0.2,
-        n_best=2,
-        temperature=0.5,
-        top_k=0,
-        top_p=0.9,
-        min_p=0,
-        seed=7,
-        no_repeat_ngram=3,
-        min_tokens=1,
-        max_tokens=9,
-    )
-    assert {name: value for name, value in seen.items() if value is not None} == {
-        "input": Path("i"),
-        "prefix": "-Ja",
-        "report": Path("r"),
-    }
+    both = {"n_best": 2, "no_repeat_ngram": 3, "min_tokens": 1, "max_tokens": 9}
+    rest = "--n-best 2 --no-repeat-ngram 3 --min-tokens 1 --max-tokens 9"
+    beam = "--beam 2 --alpha -1 --set decoding.coverage=0.2"
+    sample = "--sample --temperature 0.5 --top-k 0 --top-p 0.9 --min-p 0 --seed 7"
+    for options, expected in (
+        (beam, DecodingConfig(beam=2, alpha=-1, coverage=0.2, **both)),
+        (
+            sample,
+            DecodingConfig(
+                method="sample", temperature=0.5, top_k=0, top_p=0.9, min_p=0, seed=7, **both
+            ),
+        ),
+    ):
+        seen.clear()
+        line = f"translate a --ensemble b c {rest} {options} --prefix -Ja --input i --report r"
+        assert main(line.split()) == 0
+        assert seen.pop("runs") == [Path("a"), Path("b"), Path("c")]
+        changed = load_recipe("base", seen.pop("overrides"), only=["decoding"]).decoding
+        assert changed == expected
+        assert {name: value for name, value in seen.items() if value is not None} == {
+            "input": Path("i"),
+            "prefix": "-Ja",
+            "report": Path("r"),
+        }
 
 
 def test_data_options_stand_for_data_keys(monkeypatch: pytest.MonkeyPatch) -> None:

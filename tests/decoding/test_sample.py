@@ -101,7 +101,7 @@ def test_a_negative_seed_is_a_seed() -> None:
 
 def test_top_k_of_one_is_greedy_search() -> None:
     tables = random_tables(4, 4, 6, 9)
-    assert run(tables, 8, method="sample", top_k=1) == run(tables, 8, beam=1)
+    assert run(tables, 8, method="sample", top_k=1) == run(tables, 8, beam=1, alpha=0.0)
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.1}])

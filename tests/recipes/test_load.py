@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.decoding.config import DecodingConfig
 from regard.errors import RecipeError, RunFolderError
 from regard.models.count import parameter_count
 from regard.nn.config import LayerNormConfig, RMSNormConfig
@@ -228,6 +229,14 @@ REFUSALS = {
         "set d_k and d_v, or choose a num_heads that divides d_model"
     ),
     "decoding.n_best=5": "--set decoding.n_best: n_best = 5 is more than beam = 4",
+    "decoding.temperature=9": (
+        '--set decoding.temperature: temperature = 9 needs method = "sample"\n'
+        "  Sampling is asked for with --set decoding.method=sample (translate: --sample)."
+    ),
+    "decoding.seed=1": (
+        '--set decoding.seed: seed = 1 needs method = "sample"\n'
+        "  Sampling is asked for with --set decoding.method=sample (translate: --sample)."
+    ),
     'data.source=["a"]': (
         "--set data.source: 1 source file(s) and 0 target file(s): "
         "each source file needs its target file, in the same order"
@@ -253,6 +262,37 @@ REFUSALS = {
 @pytest.mark.parametrize(("override", "text"), REFUSALS.items(), ids=REFUSALS)
 def test_a_bad_override_is_refused_with(override: str, text: str) -> None:
     assert refusal(override) == text
+
+
+def test_one_may_sample_from_a_recipe_that_says_how_to_search_with_a_beam(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text("[decoding]\nbeam = 8\nalpha = 1.0\ncoverage = 0.2\nn_best = 2\n")
+    sampled = load_recipe(str(path), ["decoding.method=sample", "decoding.top_k=5"])
+    assert sampled.decoding == DecodingConfig(method="sample", top_k=5, n_best=2)
+    path.write_text(format_recipe(sampled))
+    assert load_recipe(str(path)) == sampled
+    assert load_recipe(str(path), ["decoding.top_p=0.5"]).decoding.top_k == 5
+    beam = load_recipe(str(path), ["decoding.method=beam", "decoding.beam=2"])
+    assert beam.decoding == DecodingConfig(beam=2, n_best=2)
+
+
+@pytest.mark.parametrize("setting", ["beam=4", "alpha=0.6", "coverage=0.5"])
+def test_what_sampling_has_no_use_for_is_refused_with_it(setting: str) -> None:
+    name, value = setting.split("=")
+    assert refusal("decoding.method=sample", f"decoding.{setting}") == (
+        f'--set decoding.method, decoding.{name}: {name} = {value} needs method = "beam"\n'
+        "  Sampling has no use for it: leave out the one or the other."
+    )
+
+
+def test_settings_without_effect_are_refused_in_a_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text("[decoding]\ntemperature = 0.5\ntop_k = 3\n")
+    assert refusal(recipe=str(path)) == (
+        f'{path}: decoding: temperature = 0.5 and top_k = 3 need method = "sample"'
+    )
+    path.write_text('[decoding]\nmethod = "sample"\nbeam = 8\n')
+    assert refusal(recipe=str(path)) == f'{path}: decoding: beam = 8 needs method = "beam"'
 
 
 def test_a_combination_is_blamed_on_the_options_that_it_is_about() -> None:

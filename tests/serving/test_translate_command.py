@@ -237,6 +237,17 @@ def test_an_ensemble_is_named_after_the_run(command: Command, run_path: Path) ->
             "error: --prefix: cannot go with --prefix-file\n  Give one of the two.\n",
         ),
         (
+            ["RUN", "--temperature", "9", "--top-k", "3"],
+            "error: --set decoding.temperature, decoding.top_k: "
+            'temperature = 9.0 and top_k = 3 need method = "sample"\n'
+            "  Sampling is asked for with --set decoding.method=sample (translate: --sample).\n",
+        ),
+        (
+            ["RUN", "--sample", "--beam", "4"],
+            'error: --set decoding.method, decoding.beam: beam = 4 needs method = "beam"\n'
+            "  Sampling has no use for it: leave out the one or the other.\n",
+        ),
+        (
             ["RUN", "--n-best", "9"],
             "error: --set decoding.n_best: n_best = 9 is more than beam = 4\n",
         ),

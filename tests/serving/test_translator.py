@@ -1,7 +1,7 @@
 """The Python side: loading runs, translating and scoring, and what is refused."""
 
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -57,6 +57,16 @@ def test_options_of_a_call_hold_for_that_call(translator: Translator) -> None:
     assert translator.translations(TEXT) == before
     (short,) = translator.translations(["the light"], max_tokens=2, beam=1)
     assert len(short.tokens) <= 2
+
+
+def test_a_sample_scores_its_log_probability_whatever_the_recipe_says(tmp_path: Path) -> None:
+    changes = ["decoding.beam=3", "decoding.alpha=2.0", "decoding.coverage=0.5"]
+    translator = regard.load(make_run(tmp_path / "run", changes=changes), device="cpu")
+    for found in translator.translations(TEXT, method="sample", n_best=2):
+        assert [each.score for each in found.hypotheses] == [
+            each.log_prob for each in found.hypotheses
+        ]
+    assert translator.decoding.alpha == 2.0
 
 
 def test_a_prefix_begins_the_translation(translator: Translator) -> None:
@@ -210,10 +220,18 @@ def test_refuses_what_is_no_run_or_no_device(run_path: Path, tmp_path: Path) -> 
             "translate: decoding.beam: expected a whole number that is at least 1, got 0",
         ),
         ({"n_best": 5}, "translate: decoding: n_best = 5 is more than beam = 4"),
+        ({"temperature": 9.0}, 'translate: temperature = 9.0 needs method = "sample"'),
+        (
+            {"top_k": 3, "top_p": 0.5, "min_p": 0.1, "seed": 1},
+            "translate: top_k = 3 and top_p = 0.5 and min_p = 0.1 and seed = 1 need "
+            'method = "sample"',
+        ),
+        ({"method": "sample", "beam": 4}, 'translate: beam = 4 needs method = "beam"'),
+        ({"method": "sample", "alpha": 1.0}, 'translate: alpha = 1.0 needs method = "beam"'),
     ],
 )
 def test_refuses_options_that_make_no_sense(
-    translator: Translator, options: dict[str, int], text: str
+    translator: Translator, options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(RegardError) as caught:
         translator.translate(["x"], **options)  # type: ignore[arg-type]

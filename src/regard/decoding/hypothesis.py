@@ -18,9 +18,10 @@ class Hypothesis:
 
     `tokens` hold neither the start nor the end token. `log_prob` is the natural logarithm of the
     probability of the tokens and, when `finished`, of the end token; `score` is what the
-    hypotheses were ranked by. `finished` is False when the search cut it: at the maximum length,
-    or because nothing was allowed to follow. `attention_ts` holds for every token the attention
-    over the source with which it was chosen, or None when it was not asked for.
+    hypotheses were ranked by, and for a sample the same as `log_prob`. `finished` is False when
+    the search cut it: at the maximum length, or because nothing was allowed to follow.
+    `attention_ts` holds for every token the attention over the source with which it was chosen,
+    or None when it was not asked for.
     """
 
     tokens: tuple[int, ...]

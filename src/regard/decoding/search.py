@@ -62,16 +62,17 @@ def search(
     if prefix is not None:
         prefix_lengths = torch.tensor([len(tokens) for tokens in prefix], device=device)
         max_tokens_b = torch.maximum(max_tokens_b, prefix_lengths)
-    chains = config.n_best if config.method == "sample" else 1
+    sampled = config.method == "sample"
+    chains = config.n_best if sampled else 1
     sentence_r = torch.arange(batch, device=device).repeat_interleave(chains)
     rows = Rows(
         sentence_r,
         source_bs=source_bs,
-        alpha=config.alpha,
+        alpha=0.0 if sampled else config.alpha,
         coverage=config.coverage,
         attention=attention,
     )
-    if config.method == "beam" and config.beam > 1:
+    if not sampled and config.beam > 1:
         return beam_search(
             step,
             rows,
@@ -85,7 +86,7 @@ def search(
             constraints=constraints,
         )
     choose: Choice = most_likely
-    if config.method == "sample":
+    if sampled:
         if seeds is None:
             seeds = [(config.seed + place) % 2**64 for place in range(batch)]
         choose = Sampler(

@@ -47,7 +47,7 @@ def _mistake(detail: ErrorDetails, source: str, changed: Sequence[str]) -> tuple
     else:
         problem = _wrong_value(key, field, detail["input"])
     if detail["type"] == "value_error":
-        return _where_together(key, problem, source, changed), problem
+        return where_together(key, problem, source, changed), problem
     return _where(key, source, changed), problem
 
 
@@ -89,7 +89,7 @@ def _where(key: str, source: str, changed: Sequence[str]) -> str:
     return f"{source}: {key}"
 
 
-def _where_together(key: str, problem: str, source: str, changed: Sequence[str]) -> str:
+def where_together(key: str, problem: str, source: str, changed: Sequence[str]) -> str:
     """The options that a combination comes from, or else the file and the table."""
     options = [
         option

@@ -4,12 +4,13 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.errors import RecipeError
-from regard.recipes.explain import explain
+from regard.recipes.explain import explain, where_together
 from regard.recipes.keys import is_union
 from regard.recipes.recipe import Recipe
 from regard.weights.run_folder import RECIPE, RunFolder
@@ -38,13 +39,15 @@ def load_recipe(
     Args:
         name_or_path: a preset's name, a TOML file, or a run folder.
         overrides: `key=value` with a dotted key; the value is TOML, or else a plain string.
-            A table whose `kind` is set to another starts from that kind's defaults. Of two
-            values for one key the later wins.
+            A table whose `kind` is set to another starts from that kind's defaults, and so does
+            what only one `decoding.method` looks at when that is set to another. Of two values
+            for one key the later wins.
         only: the tables or keys that `overrides` may change, such as `decoding`; all if empty.
 
     Raises:
         RecipeError: there is no such recipe, or it has an unknown key, a wrong type or an
-            impossible combination, one line a mistake; or `only` forbids a change.
+            impossible combination, one line a mistake; or `only` forbids a change, or a change
+            of `decoding` has no effect.
         RunFolderError: it is a folder, and no run folder or a damaged one.
     """
     raw, source = _find(name_or_path)
@@ -56,6 +59,7 @@ def load_recipe(
     # Whether a preset is right by itself is not asked: what is laid over it may complete it.
     merged = _merge(Recipe, Recipe().model_dump(), table)
     merged = _merge(Recipe, merged, changes)
+    _refuse_without_effect(changes, merged, changed)
     try:
         return Recipe.model_validate(merged)
     except ValidationError as error:
@@ -140,6 +144,23 @@ def _refuse_others(changed: Sequence[str], only: Sequence[str]) -> None:
             )
 
 
+def _refuse_without_effect(changes: Table, merged: Table, changed: Sequence[str]) -> None:
+    """Refuse a change of a decoding setting, to its default too, that the method overlooks."""
+    settings, asked = merged["decoding"], changes.get("decoding")
+    if not isinstance(settings, dict) or not isinstance(asked, dict):
+        return
+    method = settings["method"]
+    if method not in get_args(DecodingConfig.model_fields["method"].annotation):
+        return
+    if problem := without_effect(method, asked):
+        hint = "Sampling is asked for with --set decoding.method=sample (translate: --sample)."
+        if method == "sample":
+            hint = "Sampling has no use for it: leave out the one or the other."
+        raise RecipeError(
+            problem, where=where_together("decoding", problem, "", changed), hint=hint
+        )
+
+
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever TOML can hold
     """The value that `text` is in TOML, or else `text` itself."""
     text = text.strip()
@@ -164,6 +185,8 @@ def _merge(model: type[BaseModel], below: Mapping[str, Any], above: Mapping[str,
         elif is_union(field):
             same_kind = value.get("kind", old["kind"]) == old["kind"] if "kind" in old else True
             merged[key] = {**old, **value} if same_kind else value
+        elif field.annotation is DecodingConfig:
+            merged[key] = changed_settings(old, value)
         elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             merged[key] = _merge(field.annotation, old, value)
         else:

@@ -9,7 +9,7 @@ from typing import Literal, TypedDict, Unpack, overload
 import torch
 from pydantic import ValidationError
 
-from regard.decoding.config import DecodingConfig
+from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.decoding.score import PairScore, score_pairs
 from regard.decoding.translate import Translation
 from regard.decoding.translate import translate as translate_lines
@@ -137,7 +137,7 @@ class Translator:
             options: of `DecodingConfig`, in place of those in `decoding`.
 
         Raises:
-            RegardError: an option is unknown or has a bad value.
+            RegardError: an option is unknown, has a bad value, or none that the method looks at.
             DataError: a string can't be encoded in UTF-8, or is no string; says which.
             ModelError: the model's output is NaN.
         """
@@ -238,7 +238,10 @@ class Translator:
                 raise RegardError(f"unknown option {name}; {asked}", where="translate")
         if not options:
             return self.decoding
-        merged = {**self.recipe.model_dump(), "decoding": {**self.decoding.model_dump(), **options}}
+        settings = changed_settings(self.decoding.model_dump(), options)
+        if problem := without_effect(settings["method"], options):
+            raise RegardError(problem, where="translate")
+        merged = {**self.recipe.model_dump(), "decoding": settings}
         try:
             return Recipe.model_validate(merged).decoding
         except ValidationError as error:
