@@ -6,7 +6,6 @@ from regard.training.progress import (
     PlainReporter,
     Standing,
     TerminalReporter,
-    duration,
     make_reporter,
     visible,
 )
@@ -85,22 +84,6 @@ def test_a_terminal_that_can_not_move_its_cursor_gets_lines(
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make_reporter(Terminal()), PlainReporter)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.04, "0.0 s"),
-        (9.94, "9.9 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 0 s"),
-        (754.0, "13 min"),
-        (3599.9, "1 h 0 min"),
-        (9000.0, "2 h 30 min"),
-    ],
-)
-def test_a_duration_is_said_in_two_units_at_most(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
 
 
 def test_control_characters_are_written_out_and_others_are_left() -> None:

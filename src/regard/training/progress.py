@@ -9,6 +9,7 @@ from typing import IO, Protocol, cast, runtime_checkable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from regard.durations import duration
 from regard.training.validation import Validation
 
 
@@ -210,18 +211,6 @@ def validation_text(step: int, validation: Validation, *, better: bool) -> str:
         lines.append(f"  reference    {visible(sample.reference)}")
         lines.append(f"  translation  {visible(sample.translation)}")
     return "\n".join(lines)
-
-
-def duration(seconds: float) -> str:
-    """A length of time in words, to two units at most."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{round(whole / 60)} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def visible(text: str) -> str:
