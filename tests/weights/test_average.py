@@ -56,7 +56,6 @@ def test_the_run_translates_with_the_average_and_keeps_what_training_wrote(run_p
     with RunFolder.open(run_path, write=True) as run:
         assert average_checkpoints(run, last=2, log=quiet) == [1, 2]
     run = RunFolder.open(run_path)
-    run.verify()
     assert run.load_weights()["bias"].tolist() == [1.5, -1.5]
     assert run.model_notes() == {"made": "average", "of": "model", "steps": "1 2"}
     assert run.load_weights("model.trained.safetensors")["bias"].tolist() == [2.0, -2.0]
@@ -70,6 +69,12 @@ def test_an_average_of_an_average_run_still_keeps_what_training_wrote(run_path: 
         restore_trained(run)
         assert run.load_weights()["bias"].tolist() == [2.0, -2.0]
         assert run.model_notes()["made"] == "last"
+
+
+def test_a_run_without_an_average_has_none_to_undo(run_path: Path) -> None:
+    with RunFolder.open(run_path, write=True) as run, pytest.raises(RunFolderError) as caught:
+        restore_trained(run)
+    assert str(caught.value) == f"{run_path}: no average took the model's place"
 
 
 def test_with_out_the_run_stays_as_it_is_and_the_new_one_is_whole(run_path: Path) -> None:
@@ -137,5 +142,5 @@ def test_checkpoints_of_two_models_do_not_average(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"{one.path}: w is (2,), and (3,) at step 2: they are not of one model"
     )
-    with pytest.raises(RunFolderError, match=r"v is nothing, and \(3,\) at step 3"):
+    with pytest.raises(RunFolderError, match=r"v is missing, and \(3,\) at step 3"):
         average_weights([two, three])

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from regard.durations import duration
 from regard.evaluation.chart import Chart, Series, draw, short_count, short_rate
 from regard.evaluation.page import page
 from regard.evaluation.records import Record, curve, of_event
 from regard.evaluation.samples import sample_section
-from regard.models.count import Part
+from regard.models.count import Part, total_parameters
 from regard.weights.files import write_file
 
 
@@ -93,7 +94,7 @@ def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Reco
             best = (min if key == "perplexity" else max)(found, key=lambda point: point[1])
             tiles.append((name, f"{best[1]:.{digits}f}", f"best validation, step {best[0]:,}"))
     if data.parameters:
-        total = sum(part.parameters for part in data.parameters)
+        total = total_parameters(data.parameters)
         tiles.append(("Parameters", short_count(total), f"{total:,}"))
     trained = of_event(data.records, "train")
     if trained:
@@ -104,7 +105,7 @@ def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Reco
     of = f"{speeds[len(speeds) // 2]:,.0f} target tokens a second" if speeds else ""
     timed = curve([*trained, *validations, *of_event(data.records, "stop")], "seconds")
     if timed:
-        tiles.append(("Training time", _duration(max(value for _, value in timed)), of))
+        tiles.append(("Training time", duration(max(value for _, value in timed)), of))
     cells = [
         f'<div class="tile"><div class="name">{_text(name)}</div>'
         f'<div class="value">{_text(value)}</div><div class="of">{_text(of)}</div></div>'
@@ -191,7 +192,7 @@ def _scores(validations: Sequence[Record], tests: Sequence[Record]) -> str:
 def _parameters(parts: Sequence[Part]) -> str:
     if not parts:
         return ""
-    total = sum(part.parameters for part in parts)
+    total = total_parameters(parts)
     widest = max(1, *(part.parameters for part in parts))
     rows = []
     for part in parts:
@@ -231,13 +232,6 @@ def _facts(data: ReportData) -> str:
 
 def _commands(commands: Sequence[str]) -> str:
     return f"<pre>{_text(chr(10).join(commands))}</pre>" if commands else ""
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def _text(words: str) -> str:

@@ -1,5 +1,6 @@
 """How many parameters a model has, in closed form and without building it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -48,9 +49,12 @@ def parameter_count(
     Raises:
         ModelError: three-way tying with vocabularies of two sizes.
     """
-    return sum(
-        part.parameters for part in parameter_table(config, source_vocabulary, target_vocabulary)
-    )
+    return total_parameters(parameter_table(config, source_vocabulary, target_vocabulary))
+
+
+def total_parameters(parts: Iterable[Part]) -> int:
+    """The parameters of all parts of a table."""
+    return sum(part.parameters for part in parts)
 
 
 def parameter_table(

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.models.config import TransformerConfig
-from regard.models.count import Part, parameter_table
+from regard.models.count import Part, parameter_table, total_parameters
 from regard.recipes.load import load_recipe, preset_names
 from regard.recipes.recipe import Recipe
-from regard.text.tokenizer import Tokenizer
 from regard.weights.run_folder import RunFolder
+from regard.weights.vocabularies import open_tokenizers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Description:
     @property
     def parameters(self) -> int:
         """All parameters, a tied matrix counted once."""
-        return sum(part.parameters for part in self.parts)
+        return total_parameters(self.parts)
 
 
 def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
@@ -52,9 +52,8 @@ def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
     elif Path(name_or_path).is_dir():
         origin = "a run folder"
         run = RunFolder.open(name_or_path, model=False)
-        files = run.tokenizer_files()
-        source_vocabulary = Tokenizer.from_bytes(files.source).size
-        target_vocabulary = Tokenizer.from_bytes(files.target).size
+        tokenizers = open_tokenizers(run)
+        source_vocabulary, target_vocabulary = tokenizers.source.size, tokenizers.target.size
         notes = run.model_notes() if run.has_model else {"model": "none saved yet"}
     else:
         origin = "a recipe file"

@@ -6,15 +6,15 @@ from importlib.metadata import version
 from typing import Any
 
 import regard
+from regard.durations import duration
 from regard.evaluation.records import read_metrics
 from regard.evaluation.report import ReportData, write_report
 from regard.machine import cpu_model, usable_cores
 from regard.models.count import parameter_table
 from regard.recipes.recipe import Recipe
 from regard.recipes.write import format_recipe
-from regard.text.tokenizer import Tokenizer
-from regard.training.progress import duration
 from regard.weights.run_folder import RunFolder
+from regard.weights.vocabularies import open_tokenizers
 
 
 def write_run_report(
@@ -26,8 +26,8 @@ def write_run_report(
         RunFolderError: the metrics can't be read or the page can't be written.
     """
     records = read_metrics(folder.metrics_path, say)
-    files = folder.tokenizer_files()
-    sizes = [Tokenizer.from_bytes(side).size for side in (files.source, files.target)]
+    tokenizers = open_tokenizers(folder)
+    sizes = [tokenizers.source.size, tokenizers.target.size]
     data = ReportData(
         title=folder.path.resolve().name,
         description=recipe.description,

@@ -12,9 +12,10 @@ from regard.recipes.load import load_recipe
 from regard.recipes.recipe import Recipe
 from regard.shapes import Tensor
 from regard.text.corpus import Tokenizers
-from regard.text.tokenizer import Tokenizer
 from regard.training.devices import choose_device
+from regard.weights.fit import misfits
 from regard.weights.run_folder import RunFolder
+from regard.weights.vocabularies import open_tokenizers
 
 _SHOWN = 3
 _COPY_AGAIN = "Copy the folder again from where it came from, whole."
@@ -39,16 +40,13 @@ def open_run(path: str | Path, device: torch.device) -> OpenedRun:
     """
     folder = RunFolder.open(path)
     recipe = load_recipe(Path(path))
-    files = folder.tokenizer_files()
-    source = Tokenizer.from_bytes(files.source, name=str(path))
-    target = source if files.joint else Tokenizer.from_bytes(files.target, name=str(path))
-    tokenizers = Tokenizers(source, target)
+    tokenizers = open_tokenizers(folder)
     weights = folder.load_weights()
     _require_vocabulary(folder, tokenizers, weights)
     model = build_model(
         recipe.model,
-        source_vocabulary=source.size,
-        target_vocabulary=target.size,
+        source_vocabulary=tokenizers.source.size,
+        target_vocabulary=tokenizers.target.size,
         seed=recipe.training.seed,
     )
     _require_shapes(folder.path, model.state_dict(), weights)
@@ -123,12 +121,10 @@ def _require_vocabulary(
 
 
 def _require_shapes(path: Path, wanted: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
-    differing = []
-    for name in sorted({*wanted, *weights}):
-        want = f"{tuple(wanted[name].shape)}" if name in wanted else "nothing"
-        found = f"{tuple(weights[name].shape)}" if name in weights else "missing"
-        if want != found:
-            differing.append(f"{name} is {found}, and the recipe wants {want}")
+    differing = [
+        f"{misfit.name} is {misfit.found}, and the recipe wants {misfit.wanted}"
+        for misfit in misfits(weights, wanted)
+    ]
     if differing:
         more = len(differing) - _SHOWN
         raise RunFolderError(

@@ -14,6 +14,7 @@ from regard.weights.checkpoints import (
     find_checkpoint,
     latest_checkpoints,
 )
+from regard.weights.fit import misfits
 from regard.weights.layout import MODEL, TRAINED
 from regard.weights.run_folder import RunFolder
 from regard.weights.tensors import tied_names
@@ -98,6 +99,8 @@ def restore_trained(run: RunFolder) -> None:
     Raises:
         RunFolderError: there is none, it is damaged, or it can't be written.
     """
+    if TRAINED not in run.files:
+        raise RunFolderError("no average took the model's place", where=str(run.path))
     run.copy_file(TRAINED, MODEL)
 
 
@@ -130,15 +133,12 @@ def _require_same(
     checkpoint: Checkpoint,
     reference: Checkpoint,
 ) -> None:
-    for name in sorted({*weights, *wanted}):
-        found = tuple(weights[name].shape) if name in weights else "nothing"
-        want = tuple(wanted[name].shape) if name in wanted else "nothing"
-        if found != want:
-            raise RunFolderError(
-                f"{name} is {found}, and {want} at step {reference.step}: "
-                "they are not of one model",
-                where=str(checkpoint.path),
-            )
+    for misfit in misfits(weights, wanted):
+        raise RunFolderError(
+            f"{misfit.name} is {misfit.found}, and {misfit.wanted} at step {reference.step}: "
+            "they are not of one model",
+            where=str(checkpoint.path),
+        )
 
 
 def _write_new(
