@@ -1,7 +1,7 @@
 """From lines to translations: order, blank and long lines, batches, windows, alignments."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.decoding.config import DecodingConfig
-from regard.decoding.translate import Translation, translate, translate_stream
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.search import search
+from regard.decoding.step import Step
+from regard.decoding.translate import Translation, translate
 from regard.errors import ModelError
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -34,12 +37,13 @@ def run(
     **config: Any,
 ) -> list[Translation]:
     models = models or [model()]
+    width = {} if config.get("method") == "sample" else {"beam": 3}
     return translate(
         models,
         [tokenizer()] * len(models),
         tokenizer(),
         lines,
-        DecodingConfig(**{"beam": 3, "max_extra_tokens": 6, **config}),
+        DecodingConfig(**{"max_extra_tokens": 6, **width, **config}),
         trained_length=trained_length,
         prefixes=prefixes,
         **(more or {}),
@@ -81,27 +85,34 @@ def test_every_line_gets_one_answer_in_order_and_blank_lines_blank_ones(lines: l
             assert (answer.text, answer.tokens, answer.finished) == ("", (), True)
 
 
-def test_blank_lines_cost_no_decoding() -> None:
-    batches: list[tuple[int, int]] = []
-    found = run(["", "  "], more={"on_batch": lambda *done: batches.append(done)})
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pieces each search was asked for, as they come."""
+    sizes: list[int] = []
+
+    def counted(step: Step, *, batch: int, **options: Any) -> list[list[Hypothesis]]:
+        sizes.append(batch)
+        return search(step, batch=batch, **options)
+
+    monkeypatch.setattr("regard.decoding.translate.search", counted)
+    return sizes
+
+
+def test_blank_lines_cost_no_decoding(batches: list[int]) -> None:
+    found = run(["", "  "])
     assert [answer.text for answer in found] == ["", ""]
     assert batches == []
 
 
-def test_progress_is_told_after_every_batch() -> None:
-    batches: list[tuple[int, int]] = []
-    run(LINES, batch_tokens=1, more={"on_batch": lambda *done: batches.append(done)})
-    assert batches == [(done, len(LINES)) for done in range(1, len(LINES) + 1)]
-
-
-def test_batches_hold_no_more_tokens_than_they_may_and_are_of_like_length() -> None:
-    seen: list[int] = []
+def test_batches_hold_no_more_tokens_than_they_may_and_are_of_like_length(
+    batches: list[int],
+) -> None:
     lines = ["a", *["close the window, please"] * 9, "Licht", "a"]
-    more = {"on_batch": lambda done, _: seen.append(done)}
-    run(lines, beam=2, batch_tokens=60, more=more)
+    run(lines, beam=2, batch_tokens=60)
     tokens = len(tokenizer().encode(lines[1])) + 1
     size = 30 // tokens
-    assert seen[: 9 // size] == [size * (batch + 1) for batch in range(9 // size)]
+    assert batches[: 9 // size] == [size] * (9 // size)
+    assert sum(batches) == len(lines)
 
 
 class Newlines(Tokenizer):
@@ -222,30 +233,6 @@ def test_attention_and_alignment_come_on_request_with_the_right_sizes(
     words = {target for _, target in found[6].alignment or ()}
     assert words == set(range(len(found[6].text.split())))
     assert len(found[6].pharaoh.split()) == len(found[6].alignment or ())
-
-
-def test_a_stream_answers_a_window_before_it_takes_the_next() -> None:
-    taken: list[str] = []
-
-    def windows() -> Iterator[list[str]]:
-        for window in (["a", ""], ["Licht"], []):
-            taken.extend(window or ["last"])
-            yield window
-
-    firsts: list[int] = []
-
-    def answer(lines: Sequence[str], first_line: int) -> list[Translation]:
-        firsts.append(first_line)
-        return run(lines)
-
-    stream = translate_stream(windows(), answer)
-    assert same(next(stream), run(["a"])[0])
-    assert taken == ["a", ""]
-    assert next(stream).text == ""
-    assert same(next(stream), run(["Licht"])[0])
-    assert taken == ["a", "", "Licht"]
-    assert list(stream) == []
-    assert firsts == [1, 3, 4]
 
 
 def test_dropout_is_off_while_translating_and_as_it_was_after() -> None:

@@ -78,7 +78,7 @@ def test_no_batch_is_larger_than_asked_unless_one_pair_alone_is(
 def test_a_batch_holds_its_pairs_with_control_tokens_and_padding(data: PreparedData) -> None:
     for batch in make(data).epoch(0):
         for row, pair in enumerate(batch.pairs_b.tolist()):
-            source, target = data.train.source_ids(pair), data.train.target_ids(pair)
+            source, target = data.train.source.ids(pair), data.train.target.ids(pair)
             size = len(source) + 1
             assert batch.source_bs[row].tolist() == [
                 *source, EOS_ID, *[PAD_ID] * (batch.source_bs.shape[1] - size)
@@ -88,8 +88,6 @@ def test_a_batch_holds_its_pairs_with_control_tokens_and_padding(data: PreparedD
             assert batch.target_in_bt[row].tolist() == [BOS_ID, *target, *padding]
             assert batch.target_out_bt[row].tolist() == [*target, EOS_ID, *padding]
             assert batch.target_lengths_b[row] == len(target) + 1
-        assert torch.equal(batch.source_mask_bs, batch.source_bs != PAD_ID)
-        assert torch.equal(batch.target_mask_bt, batch.target_out_bt != PAD_ID)
         assert batch.target_tokens == int((batch.target_out_bt != PAD_ID).sum())
         assert batch.source_bs.shape[1] == int(batch.source_lengths_b.max())
         assert batch.target_in_bt.shape[1] == int(batch.target_lengths_b.max())
@@ -163,11 +161,11 @@ def test_dropout_cuts_anew_each_epoch_and_keeps_the_text(data: PreparedData) -> 
                 cuts[epoch][pair] = ids
                 tokenizer = data.tokenizers.source
                 assert tokenizer.decode(ids) == tokenizer.decode(
-                    data.train.source_ids(pair).tolist()
+                    data.train.source.ids(pair).tolist()
                 )
     changed = sum(cuts[0][pair] != cuts[1][pair] for pair in range(300))
     assert changed > 200
-    longest = int(data.train.source_lengths.max())
+    longest = int(data.train.source.lengths(np.arange(300)).max())
     assert max(len(ids) for ids in cuts[0].values()) <= longest
 
 

@@ -3,6 +3,7 @@ import json
 import lzma
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from regard.errors import DataError
@@ -69,8 +70,8 @@ def texts(data: PreparedData) -> list[tuple[str, str]]:
     source, target = data.tokenizers.source, data.tokenizers.target
     return [
         (
-            source.decode(data.train.source_ids(index).tolist()),
-            target.decode(data.train.target_ids(index).tolist()),
+            source.decode(data.train.source.ids(index).tolist()),
+            target.decode(data.train.target.ids(index).tolist()),
         )
         for index in range(len(data.train))
     ]
@@ -86,8 +87,8 @@ def test_the_arrays_hold_the_text_in_order(folder: Folder, joint: bool) -> None:
     assert data.valid.source_lines == [source for source, _ in PAIRS[:3]]
     assert data.valid.target_lines == [target for _, target in PAIRS[:3]]
     assert data.train.line(7) == (f"{config.source[0]}, {config.target[0]}", 8)
-    lengths = [len(data.train.target_ids(index)) for index in range(len(data.train))]
-    assert data.train.target_lengths.tolist() == lengths
+    lengths = [len(data.train.target.ids(index)) for index in range(len(data.train))]
+    assert data.train.target.lengths(np.arange(len(data.train))).tolist() == lengths
     assert data.counts["read"] == data.counts["kept"] == len(PAIRS)
 
 
@@ -261,7 +262,7 @@ def test_given_tokenizers_are_used_as_they_are(folder: Folder) -> None:
     data = folder.prepare(folder.config(), tokenizers=Tokenizers(source, target))
     assert data.tokenizers.source.to_bytes() == source.to_bytes()
     assert data.tokenizers.target.to_bytes() == target.to_bytes()
-    assert data.train.source_ids(0).tolist() == source.encode(texts(data)[0][0])
+    assert data.train.source.ids(0).tolist() == source.encode(texts(data)[0][0])
     assert not any("vocabulary" in line for line in folder.log)
     folder.prepare(folder.config(), tokenizers=Tokenizers(source, target))
     assert len(folder.log) == 1

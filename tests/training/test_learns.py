@@ -9,6 +9,7 @@ from regard.decoding.search import search
 from regard.decoding.step import ModelStep
 from regard.models.build import build_model
 from regard.models.config import TransformerConfig
+from regard.nn.masks import padding_mask
 from regard.text.tokenizer import BOS_ID, EOS_ID
 from regard.training.config import CosineSchedule
 
@@ -45,7 +46,11 @@ def test_digits_are_copied_and_reversed_without_a_single_mistake(
     unseen = DigitBatches(rows=200, longest=8, make=make).batch(epoch=1, position=0)
     model.eval()
     found = search(
-        ModelStep(model, unseen.source_bs, unseen.source_mask_bs),
+        ModelStep(
+            model,
+            unseen.source_bs,
+            padding_mask(unseen.source_lengths_b, unseen.source_bs.shape[1]),
+        ),
         batch=200,
         bos=BOS_ID,
         eos=EOS_ID,

@@ -8,6 +8,7 @@ from training.digits import DigitBatches, settings, tiny_model
 from training.records import read_metrics
 
 from regard.errors import DataError, DivergenceError, RegardError
+from regard.nn.masks import padding_mask
 from regard.training.devices import choose_device
 from regard.training.feed import Feed, split_batch
 from regard.training.losses import translation_loss
@@ -50,7 +51,7 @@ def test_parts_hold_every_row_once_and_no_more_width_than_they_need() -> None:
     parts = split_batch(batch, 3)
     assert [len(part.source_bs) for part in parts] == [3, 2, 2]
     assert sum(len(part.targets_n) for part in parts) == batch.target_tokens
-    real_n = batch.target_mask_bt.flatten()
+    real_n = padding_mask(batch.target_lengths_b, batch.target_in_bt.shape[1]).flatten()
     joined_n = torch.cat([part.targets_n for part in parts])
     assert torch.equal(joined_n, batch.target_out_bt.flatten()[real_n])
     for part, lengths in zip(parts, batch.source_lengths_b.tensor_split(3), strict=True):

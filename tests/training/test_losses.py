@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional
 from training.digits import DigitBatches, tiny_model
 
+from regard.nn.masks import padding_mask
 from regard.training.feed import split_batch
 from regard.training.losses import (
     label_smoothed_cross_entropy,
@@ -134,8 +135,10 @@ def test_a_models_loss_is_that_of_its_logits_at_real_places() -> None:
     batch = DigitBatches().batch(0, 0)
     (part,) = split_batch(batch, 1)
     sums = translation_loss(model, part, 0.1)
-    logits_btv = model(batch.source_bs, batch.target_in_bt, batch.source_mask_bs)
-    plain = label_smoothed_cross_entropy(logits_btv, batch.target_out_bt, batch.target_mask_bt, 0.1)
+    source_mask_bs = padding_mask(batch.source_lengths_b, batch.source_bs.shape[1])
+    target_mask_bt = padding_mask(batch.target_lengths_b, batch.target_in_bt.shape[1])
+    logits_btv = model(batch.source_bs, batch.target_in_bt, source_mask_bs)
+    plain = label_smoothed_cross_entropy(logits_btv, batch.target_out_bt, target_mask_bt, 0.1)
     torch.testing.assert_close(
         (sums.smoothed, sums.nll), (plain.smoothed, plain.nll), rtol=1e-10, atol=1e-10
     )

@@ -1,7 +1,7 @@
 """Force decoding: how likely a model finds translations that are given."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -38,7 +38,6 @@ def score_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     batch_tokens: int = 4096,
-    on_batch: Callable[[int, int], None] | None = None,
 ) -> list[PairScore]:
     """Score pairs of a source and a target line, in their order; empty lines are scored too.
 
@@ -46,7 +45,6 @@ def score_pairs(
         models: one, or an ensemble, whose probabilities are averaged.
         source_tokenizers: one for each model.
         batch_tokens: bounds the padded tokens of a batch, on the longer side.
-        on_batch: called after each batch with the number of pairs done and of all.
 
     Raises:
         ModelError: a line is longer than a table of learned positions.
@@ -72,8 +70,6 @@ def score_pairs(
             )
             for place, log_prob in zip(batch, log_prob_b.tolist(), strict=True):
                 scores[place] = PairScore(log_prob, len(targets[place]) + 1)
-            if on_batch is not None:
-                on_batch(len(scores), len(pairs))
     return [scores[place] for place in range(len(pairs))]
 
 

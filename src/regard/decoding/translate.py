@@ -52,7 +52,6 @@ def translate(
     attention: bool = False,
     first_line: int = 1,
     warn: Callable[[str], None] | None = None,
-    on_batch: Callable[[int, int], None] | None = None,
 ) -> list[Translation]:
     """Translate every line, in order; a blank line gives a blank translation.
 
@@ -70,8 +69,6 @@ def translate(
         attention: keep the attention of every target token over the source tokens.
         first_line: the number of the first line, for warnings.
         warn: called with a sentence that names the line when one is cut into pieces.
-        on_batch: called after each batch with the number of pieces done and of all; what it
-            raises ends the translation.
 
     Raises:
         ModelError: the model's output is NaN, or a prefix is longer than a table of learned
@@ -103,8 +100,6 @@ def translate(
         ):
             results = _search_batch(models, [pieces[place] for place in batch], config, look)
             found.update(zip(batch, results, strict=True))
-            if on_batch is not None:
-                on_batch(len(found), len(pieces))
     by_line: dict[int, list[int]] = {}
     for place, piece in enumerate(pieces):
         by_line.setdefault(piece.line, []).append(place)

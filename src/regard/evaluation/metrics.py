@@ -3,14 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from regard.errors import DataError
-
-BleuTokenizer = Literal["13a", "intl", "char", "zh", "none"]
 
 
 @dataclass(frozen=True)
@@ -21,16 +18,12 @@ class Score:
     signature: str
 
 
-def bleu(
-    translations: Sequence[str], references: Sequence[str], *, tokenizer: BleuTokenizer = "13a"
-) -> Score:
+def bleu(translations: Sequence[str], references: Sequence[str]) -> Score:
     """Corpus BLEU of plain (detokenised) text against one reference a line.
 
     Args:
         translations: what the model said, a line each.
         references: what a person wrote, a line each.
-        tokenizer: how sacreBLEU cuts words; "13a" is what papers report, "zh" and "char" suit
-            languages without blanks between words.
 
     Raises:
         DataError: there are no lines, or not as many of one as of the other.
@@ -39,7 +32,7 @@ def bleu(
     """
     _require_pairs(translations, references)
     # `force` only silences a warning about text that looks tokenised; the figure is the same.
-    metric = BLEU(tokenize=tokenizer, force=True)
+    metric = BLEU(force=True)
     score = metric.corpus_score(list(translations), [list(references)])
     return Score(float(score.score), str(metric.get_signature()))
 

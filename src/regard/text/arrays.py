@@ -149,24 +149,6 @@ class Corpus:
     def __len__(self) -> int:
         return self.file_bounds[-1]
 
-    def source_ids(self, index: int) -> Integers:
-        """Return the source ids of a pair, without control tokens and without a copy."""
-        return self.source.ids(index)
-
-    def target_ids(self, index: int) -> Integers:
-        """Return the target ids of a pair, without control tokens and without a copy."""
-        return self.target.ids(index)
-
-    @property
-    def source_lengths(self) -> Indices:
-        """The number of source ids of every pair; made anew, 8 bytes a pair."""
-        return cast(Indices, np.diff(self.source.offsets.array))
-
-    @property
-    def target_lengths(self) -> Indices:
-        """The number of target ids of every pair; made anew, 8 bytes a pair."""
-        return cast(Indices, np.diff(self.target.offsets.array))
-
     def line(self, index: int) -> tuple[str, int]:
         """Return the training file that a pair came from, and its line there, counted from 1."""
         file = int(np.searchsorted(self.file_bounds, index, side="right")) - 1

@@ -31,8 +31,3 @@ def place(source: str, *, salt: str) -> float:
     machine and in any order of the data.
     """
     return (hash_of(source, salt=salt) >> 11) / 2**53
-
-
-def held_out(source: str, *, salt: str, fraction: float) -> bool:
-    """Return whether a source belongs to the held-out `fraction` of all texts."""
-    return place(source, salt=salt) < fraction

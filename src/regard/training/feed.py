@@ -10,6 +10,7 @@ from typing import Protocol, Self, runtime_checkable
 import torch
 
 from regard.errors import DataError
+from regard.nn.masks import padding_mask
 from regard.shapes import Int, Tensor
 from regard.text.batches import Batch
 
@@ -87,8 +88,8 @@ def _part(batch: Batch, chosen_r: Int[Tensor, "r"]) -> Part:
     rows = slice(int(chosen_r[0]), int(chosen_r[-1]) + 1)
     source_lengths_r, target_lengths_r = batch.source_lengths_b[rows], batch.target_lengths_b[rows]
     source_width, target_width = int(source_lengths_r.max()), int(target_lengths_r.max())
-    source_mask_rs = torch.arange(source_width) < source_lengths_r.unsqueeze(1)
-    target_mask_rt = torch.arange(target_width) < target_lengths_r.unsqueeze(1)
+    source_mask_rs = padding_mask(source_lengths_r, source_width)
+    target_mask_rt = padding_mask(target_lengths_r, target_width)
     real_n = target_mask_rt.flatten().nonzero().squeeze(1)
     target_out_rt = batch.target_out_bt[rows, :target_width]
     return Part(
