@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from regard.decoding.score import PairScore
-from regard.evaluation.metrics import perplexity
+from regard.evaluation.metrics import perplexity as perplexity_of
 from regard.serving.outputs import LineWriter
 from regard.serving.translator import Translator
 
@@ -33,19 +33,18 @@ def score_and_write(
             writer.flush()
     tokens = sum(each.tokens for each in scores)
     log_prob = math.fsum(each.log_prob for each in scores)
-    confusion = perplexity(log_prob, tokens)
+    perplexity = perplexity_of(log_prob, tokens)
     if json:
         figures = {
-            "perplexity": _finite(confusion),
+            "perplexity": _finite(perplexity),
             "log_prob": log_prob,
             "tokens": tokens,
             "pairs": [{"log_prob": each.log_prob, "tokens": each.tokens} for each in scores],
         }
         writer.write(json_format.dumps(figures))
     else:
-        say(
-            f"perplexity {confusion:.4f} per target token ({len(pairs):,} lines, {tokens:,} tokens)"
-        )
+        counted = f"{len(pairs):,} lines, {tokens:,} tokens"
+        say(f"perplexity {perplexity:.4f} per target token ({counted})")
 
 
 def evaluate_and_write(

@@ -37,7 +37,7 @@ class GemmSizes:
 class PrecisionChoice:
     """What a run computes in, and the figures that decided it.
 
-    The two figures are billions of multiply-adds and additions a second (GFLOP/s) of a
+    The two figures are billions of multiplications and additions a second (GFLOP/s) of a
     training-like set of matrix products; both are 0 where nothing was measured.
     """
 
