@@ -94,7 +94,6 @@ def plan_steps(options: argparse.Namespace, keys: list[str]) -> int:
             assembly,
             Path(aside) / "run",
             steps=TRIAL_STEPS,
-            validate=False,
             interrupts=interrupts,
         )
     return max(20, int(60 * options.minutes * (1 - RESERVE) / trial.step_seconds))

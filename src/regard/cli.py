@@ -53,6 +53,10 @@ def _complete_key(_context: CompletionContext) -> list[str]:
     return [f"{key}=" for key in recipe_keys()]
 
 
+def _complete_decoding_key(context: CompletionContext) -> list[str]:
+    return [key for key in _complete_key(context) if key.startswith("decoding.")]
+
+
 _Name = Annotated[str, Parameter(completer=_complete_recipe)]
 _Set = Annotated[
     tuple[str, ...],
@@ -67,7 +71,7 @@ _SetDecoding = Annotated[
     tuple[str, ...],
     Parameter(
         name="--set",
-        completer=_complete_key,
+        completer=_complete_decoding_key,
         metavar="KEY=VALUE",
         help="Change a decoding key, such as decoding.coverage=0.2. May be repeated.",
     ),
@@ -103,7 +107,7 @@ def demo(
         out: The run folder to write. Default: runs/demo.
         minutes: How long to train at most. Default: 8.
     """
-    from regard.recipes.demo import run_demo
+    from regard.demo import run_demo
 
     print(run_demo(out, minutes=minutes, overrides=list(set_)))
 
@@ -335,6 +339,7 @@ def average(
     last: PositiveInt | None = None,
     steps: Annotated[tuple[PositiveInt, ...], Parameter(consume_multiple=True)] = (),
     out: Path | None = None,
+    undo: bool = False,
 ) -> None:
     """Average the weights of several checkpoints of a run into the model to translate with.
 
@@ -345,10 +350,11 @@ def average(
         last: Average the last so many checkpoints. Default: 5.
         steps: Average the checkpoints of these steps instead.
         out: A run folder to write, which leaves the run as it is.
+        undo: Bring back the model that training wrote.
     """
     from regard.serving import commands
 
-    commands.average(run, last=last, steps=list(steps), out=out)
+    commands.average(run, last=last, steps=list(steps), out=out, undo=undo)
 
 
 @app.command(sort_key=7)

@@ -1,5 +1,12 @@
 """Every error that a user can cause: where it is, what was wanted, what came, what to do."""
 
+import shlex
+
+
+def command(*words: object) -> str:
+    """A `regard` command to type, quoted for the shell: `command("info", run)`."""
+    return shlex.join(["regard", *map(str, words)])
+
 
 class RegardError(Exception):
     """The family of errors that a user can cause and mend; the command line exits with 2.

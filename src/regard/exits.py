@@ -3,9 +3,12 @@
 import errno
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cyclopts import CycloptsError
 
@@ -35,9 +38,28 @@ _REFUSALS = {
 def run_guarded(command: Callable[[], object]) -> int:
     """Run a command to its end, and return the exit code of the process.
 
-    0 done, 2 the user's mistake, 1 our bug, 130 interrupted. Errors go to standard error. A
-    reader that went away (`| head -1`) is no mistake: the command ends quietly with 0.
+    0 done, 2 the user's mistake, 1 our bug, 130 interrupted, by Ctrl-C or by SIGTERM. Errors go
+    to standard error. A reader that went away (`| head -1`) is no mistake: the command ends
+    quietly with 0.
     """
+    with _terminable():
+        return _guarded(command)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that no half-written file stays behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _guarded(command: Callable[[], object]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Results are UTF-8 whatever the locale says, and a path that is not stays as it is.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

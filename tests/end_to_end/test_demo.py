@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from end_to_end.conftest import environment
 
-from regard.recipes.demo import SIDES, SPLITS, run_demo
+from regard.demo import SIDES, SPLITS, run_demo
 from regard.recipes.load import load_recipe
 from regard.text.split import twin_key
 from regard.training.progress import PlainReporter
@@ -76,8 +76,8 @@ def test_the_test_scores_are_in_the_metrics_and_in_the_report(
 def test_the_printed_commands_work_as_they_stand(demo: tuple[Path, str, str]) -> None:
     run, _, text = demo
     lines = text.split("\n")
-    first = lines.index("Try it:") + 1
-    commands = [line.strip() for line in lines[first : lines.index("With your own text:")]]
+    first, end = map(lines.index, ("Try it:", "With your own text, in files like these two:"))
+    commands = [line.strip() for line in lines[first + 1 : end]]
     assert len(commands) == 5
     script = 'regard() { $REGARD "$@"; }; set -eo pipefail\n' + "\n".join(commands)
     done = subprocess.run(

@@ -1,12 +1,13 @@
 """Training from a recipe: into a run folder, on from one, from another's weights, or not."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from regard.errors import RecipeError, RunFolderError
+from regard.errors import Interrupted, RecipeError, RunFolderError
 from regard.evaluation.records import of_event, read_metrics
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe
@@ -55,6 +56,7 @@ def recipe(tmp_path: Path) -> Callable[..., Recipe]:
                 "training.checkpoint_every=2",
                 "training.precision=float32",
                 "training.batch_tokens=60",
+                "training.best_metric=loss",
                 "training.device=cpu",
                 "decoding.max_extra_tokens=2",
                 "decoding.beam=1",
@@ -142,6 +144,18 @@ def test_a_dry_run_says_what_to_expect_and_writes_nothing(
     assert "4 steps, and 2 validations" in text
 
 
+def test_an_interrupted_dry_run_names_no_folder_to_go_on_with(
+    recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def signalled(*arguments: object, **options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("regard.training.loop.Stepper.take", signalled)
+    with pytest.raises(Interrupted) as stopped:
+        train(recipe(), tmp_path / "run", dry_run=True, reporter=Listener())
+    assert str(stopped.value) == "stopped as asked, before there was anything to save"
+
+
 def test_the_report_of_a_resumed_run_has_every_step_once(
     recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
@@ -172,7 +186,7 @@ def test_fine_tuning_another_shape_is_refused(
         train(recipe("model.d_ff=32"), tmp_path / "second", init=first, reporter=Listener())
     assert str(refused.value) == (
         f"--init {first}: model.d_ff = 32 here, and 16 in the run to start from\n"
-        f"  Train with the recipe of that run: regard train {first} --init {first} --out RUN ..."
+        f"  Train with the recipe of that run: regard train {first} --init {first} --out RUN"
     )
 
 

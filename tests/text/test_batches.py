@@ -206,3 +206,14 @@ def test_only_a_few_batches_are_planned_ahead(
     )
     list(islice(batches.epoch(0), 2))
     assert planned == [0]
+
+
+def test_the_largest_batch_is_one_of_the_epoch_and_none_has_more_places(
+    data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches_module, "POOL_PAIRS", 1000)
+    batches = make(data)
+    largest = batches.largest()
+    places = [batch.source_bs.numel() + batch.target_out_bt.numel() for batch in batches.epoch(0)]
+    assert largest.source_bs.numel() + largest.target_out_bt.numel() == max(places)
+    assert any(same(largest, batch) for batch in batches.epoch(0))

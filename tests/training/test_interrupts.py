@@ -93,6 +93,16 @@ def test_a_signal_at_start_up_raises_at_once(number: signal.Signals) -> None:
         raise AssertionError("the signal must end the reading")
 
 
+def test_a_signal_after_the_training_says_where_the_model_is() -> None:
+    with pytest.raises(Interrupted) as stopped, Interrupts() as interrupts:
+        interrupts.trained = Path("runs/my run")
+        signal.raise_signal(signal.SIGTERM)
+    assert str(stopped.value) == (
+        "stopped as asked; the training is done and its model is in runs/my run\n"
+        "  What comes after it is done by regard train 'runs/my run' --resume"
+    )
+
+
 PROGRAM = """
 import sys, time
 from pathlib import Path

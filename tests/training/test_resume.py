@@ -176,7 +176,7 @@ def test_data_that_changed_is_refused(train: Callable[..., Trained]) -> None:
         train("run", max_steps=8, resume=True, options={"fingerprint": "b"})
     assert str(refused.value) == (
         f"{run.path}: the training data has changed since the checkpoint of step 4\n"
-        "  Bring the former files back, or start a new run from this one with --init."
+        "  Bring the former files and data.weights back, or start anew with --init."
     )
 
 

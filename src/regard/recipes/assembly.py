@@ -4,19 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.errors import RecipeError, RunFolderError
+from regard.errors import RecipeError, RunFolderError, command
 from regard.models.build import build_model
+from regard.models.count import parameter_count
 from regard.models.transformer import Transformer
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import Recipe
 from regard.text.batches import Batches
-from regard.text.corpus import PreparedData, Tokenizers, prepare_corpus
-from regard.text.tokenizer import Tokenizer
+from regard.text.corpus import PreparedData, prepare_corpus
+from regard.training.feed import BatchSource
 from regard.training.interrupts import Interrupts
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
 from regard.training.validation import Validator
+from regard.weights.fit import misfits
 from regard.weights.run_folder import RunFolder
+from regard.weights.vocabularies import open_tokenizers
 
 
 @dataclass(frozen=True)
@@ -38,33 +41,39 @@ class Assembly:
             sample_lines=self.recipe.training.sample_lines,
         )
 
+    def batches(self) -> Batches:
+        """The batches of the training text, in their order."""
+        return Batches(
+            self.data.train,
+            self.data.tokenizers,
+            batch_tokens=self.recipe.training.batch_tokens,
+            seed=self.recipe.training.seed,
+            bpe_dropout=self.recipe.vocabulary.bpe_dropout,
+            weights=self.recipe.data.weights,
+        )
+
     def trainer(
         self,
         folder: RunFolder,
+        batches: BatchSource,
         *,
         reporter: Reporter,
         interrupts: Interrupts,
         validator: Validator | None,
     ) -> Trainer:
-        """What trains the model into a run folder that is open for writing."""
+        """What trains the model on the batches into a run folder that is open for writing."""
         recipe, data = self.recipe, self.data
         return Trainer(
             self.model,
-            Batches(
-                data.train,
-                data.tokenizers,
-                batch_tokens=recipe.training.batch_tokens,
-                seed=recipe.training.seed,
-                bpe_dropout=recipe.vocabulary.bpe_dropout,
-                weights=recipe.data.weights,
-            ),
+            batches,
             recipe.training,
             folder,
             validate=None if validator is None else validator.run,
             reporter=reporter,
             interrupts=interrupts,
             line=data.train.line,
-            fingerprint=data.train.fingerprint,
+            # With weights, the order of the pairs hangs on them too.
+            fingerprint=" ".join([data.train.fingerprint, *map(str, recipe.data.weights)]),
         )
 
 
@@ -100,7 +109,7 @@ def assemble(
         recipe.data,
         recipe.vocabulary,
         folder,
-        tokenizers=_tokenizers_of(given) if given is not None else None,
+        tokenizers=open_tokenizers(given) if given is not None else None,
         log=say,
     )
     model = build_model(
@@ -112,15 +121,11 @@ def assemble(
     if start is not None:
         _start_from(start, recipe, model)
         say(f"model: weights and vocabulary of {recipe.init}")
-    parameters = sum(weight.numel() for weight in model.parameters())
+    parameters = parameter_count(
+        recipe.model, data.tokenizers.source.size, data.tokenizers.target.size
+    )
     say(f"model: {parameters:,} parameters")
     return Assembly(recipe, data, model)
-
-
-def _tokenizers_of(run: RunFolder) -> Tokenizers:
-    files = run.tokenizer_files()
-    source = Tokenizer.from_bytes(files.source)
-    return Tokenizers(source, source if files.joint else Tokenizer.from_bytes(files.target))
 
 
 def _start_from(run: RunFolder, recipe: Recipe, model: Transformer) -> None:
@@ -135,16 +140,13 @@ def _start_from(run: RunFolder, recipe: Recipe, model: Transformer) -> None:
             f"model.{key} = {ours[key]} here, and {theirs[key]} in the run to start from"
             + (f" (and {len(differing) - 1} more keys differ)" if len(differing) > 1 else ""),
             where=f"--init {run.path}",
-            hint=f"Train with the recipe of that run: regard train {run.path} --init {run.path} "
-            "--out RUN ...",
+            hint="Train with the recipe of that run: "
+            + command("train", run.path, "--init", run.path, "--out", "RUN"),
         )
     weights = run.load_weights()
-    wanted = model.state_dict()
-    for name in sorted({*wanted, *weights}):
-        ours_shape = tuple(wanted[name].shape) if name in wanted else "nothing"
-        their_shape = tuple(weights[name].shape) if name in weights else "nothing"
-        if ours_shape != their_shape:
-            raise RunFolderError(
-                f"{name} is {their_shape}, and the recipe wants {ours_shape}", where=str(run.path)
-            )
+    for misfit in misfits(weights, model.state_dict()):
+        raise RunFolderError(
+            f"{misfit.name} is {misfit.found}, and the recipe wants {misfit.wanted}",
+            where=str(run.path),
+        )
     model.load_state_dict(weights)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.errors import RunFolderError
+from regard.durations import duration
+from regard.errors import RunFolderError, command
 from regard.recipes.assembly import Assembly, assemble
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import Recipe
@@ -12,7 +13,7 @@ from regard.recipes.trial import dry_run as try_recipe
 from regard.recipes.write import format_recipe
 from regard.training.interrupts import Interrupts
 from regard.training.loop import TrainingResult
-from regard.training.progress import Reporter, duration, make_reporter
+from regard.training.progress import Reporter, make_reporter
 from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.run_folder import RunFolder
 
@@ -90,7 +91,8 @@ def resume(
             raise RunFolderError(
                 "the run has a model and no checkpoint to go on from",
                 where=str(run),
-                hint=f"Start a new run from its weights: regard train {run} --init {run} --out RUN",
+                hint="Start a new run from its weights: "
+                + command("train", run, "--init", run, "--out", "RUN"),
             )
         # A fine-tuned run has its vocabulary from elsewhere; it is its own by now.
         vocabularies = folder if recipe.init and started else None
@@ -113,7 +115,11 @@ def train_in(
     """Train what is assembled into an open run folder, and write its report."""
     recipe, tokenizers = assembly.recipe, assembly.data.tokenizers
     trainer = assembly.trainer(
-        folder, reporter=reporter, interrupts=interrupts, validator=assembly.validator()
+        folder,
+        assembly.batches(),
+        reporter=reporter,
+        interrupts=interrupts,
+        validator=assembly.validator(),
     )
     if not (resume and checkpoint_steps(folder.path)):
         folder.write_tokenizers(
@@ -123,6 +129,7 @@ def train_in(
     resolved = recipe.model_copy(update={"model": recipe.model.resolved()})
     folder.write_recipe(format_recipe(resolved))
     result = trainer.run(resume=resume)
+    interrupts.trained = folder.path
     write_run_report(folder, resolved, commands=next_commands(folder.path), say=reporter.say)
     return result
 
@@ -130,9 +137,9 @@ def train_in(
 def next_commands(run: Path) -> list[str]:
     """What to type after a training."""
     return [
-        f"regard translate {run} < in.txt > out.txt",
-        f"regard evaluate {run} --source test.source --reference test.target",
-        f"regard info {run}",
+        f"{command('translate', run)} < in.txt > out.txt",
+        command("evaluate", run, "--source", "test.source", "--reference", "test.target"),
+        command("info", run),
     ]
 
 

@@ -5,16 +5,20 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from regard.decoding.translate import translate
+from regard.durations import duration
+from regard.errors import Interrupted
 from regard.recipes.assembly import Assembly, assemble
 from regard.recipes.recipe import Recipe
-from regard.training.interrupts import Interrupts
-from regard.training.progress import Reporter, SilentReporter, Standing, duration
+from regard.text.batches import Batch
+from regard.training.interrupts import Interrupts, stopped
+from regard.training.progress import Reporter, SilentReporter, Standing
 from regard.training.validation import Validation
 from regard.weights.run_folder import RunFolder
 
@@ -53,10 +57,30 @@ class _Stopwatch(SilentReporter):
         self.validation = validation
 
 
+class _Again:
+    """One batch, again and again."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batch."""
+        yield from [self._batch][start:]
+
+
 def try_steps(
-    assembly: Assembly, folder: Path, *, steps: int, validate: bool, interrupts: Interrupts
+    assembly: Assembly,
+    folder: Path,
+    *,
+    steps: int,
+    interrupts: Interrupts,
+    batch: Batch | None = None,
+    validate: bool = False,
 ) -> Trial:
     """Train for a few steps into a folder that is thrown away; the model is not the same after.
+
+    With `batch`, every step is on that one.
+
 
     The first half of the steps is not counted: kernels are made and memory is fetched there.
     """
@@ -68,11 +92,16 @@ def try_steps(
     with RunFolder.create(folder) as run:
         trainer = Assembly(recipe, assembly.data, assembly.model).trainer(
             run,
+            assembly.batches() if batch is None else _Again(batch),
             reporter=stopwatch,
             interrupts=interrupts,
             validator=assembly.validator() if validate else None,
         )
-        trainer.run()
+        try:
+            trainer.run()
+        except Interrupted:
+            # Nothing of a trial is kept, so there is nothing to go on with.
+            raise stopped() from None
         size = sum(
             path.stat().st_size for path in (folder / "checkpoints").rglob("*") if path.is_file()
         )
@@ -80,7 +109,7 @@ def try_steps(
     return Trial(
         step_seconds=statistics.fmean(spans[len(spans) // 2 :]),
         validation=stopwatch.validation,
-        peak_memory=_peak_memory(),
+        peak_memory=_peak_memory(trainer.device),
         checkpoint_bytes=size,
         precision=str(trainer.precision),
     )
@@ -95,7 +124,12 @@ def dry_run(recipe: Recipe, *, reporter: Reporter, interrupts: Interrupts) -> No
     with tempfile.TemporaryDirectory(prefix="regard-dry-run-") as aside:
         assembly = assemble(recipe, Path(aside) / "data", say=reporter.say)
         trial = try_steps(
-            assembly, Path(aside) / "run", steps=2, validate=True, interrupts=interrupts
+            assembly,
+            Path(aside) / "run",
+            steps=2,
+            interrupts=interrupts,
+            batch=assembly.batches().largest(),
+            validate=True,
         )
         line = assembly.data.valid.source_lines[0]
         translate(
@@ -119,18 +153,19 @@ def _forecast(recipe: Recipe, trial: Trial) -> list[str]:
     return [
         "dry run: text, model, two steps, a checkpoint, a validation and a translation worked",
         f"precision  {trial.precision}",
-        f"a step     {duration(trial.step_seconds)}; the first steps are slower than later ones",
+        f"a step     {duration(trial.step_seconds)}; later ones are faster than the first",
         f"time       about {duration(total)}: {steps:,} steps, and {validations:,} validations of "
         f"up to {duration(validation)} (an untrained model translates at greatest length)",
-        f"memory     {trial.peak_memory / 2**30:.2f} GiB at most so far",
+        f"memory     about {trial.peak_memory / 2**30:.2f} GiB: what the two steps on the largest "
+        "batch, a checkpoint and a validation took",
         f"disk       about {checkpoints * trial.checkpoint_bytes / 2**30:.2f} GiB "
         f"for {checkpoints:,} checkpoints",
     ]
 
 
-def _peak_memory() -> int:
-    """The most bytes in use so far: on the GPU if there is one, else by this process."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
+def _peak_memory(device: torch.device) -> int:
+    """The most bytes in use so far: on the GPU if that is the device, else by this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

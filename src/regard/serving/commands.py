@@ -1,11 +1,9 @@
 """What the command line calls: checks what it was given, and only then waits for torch."""
 
 import itertools
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from regard.decoding.config import DecodingConfig
@@ -64,7 +62,7 @@ def translate(
         )
     decoding = _check_runs(runs, overrides)
     prefixes = _prefixes(prefix, prefix_file)
-    with _terminable(), ExitStack() as stack:
+    with ExitStack() as stack:
         source = stack.enter_context(open_input(input))
         text_file = stack.enter_context(open_output(output))
         report_file, alignments_file = (
@@ -155,33 +153,58 @@ def evaluate(
 
 
 def average(
-    run: Path, *, last: int | None = None, steps: Sequence[int] = (), out: Path | None = None
+    run: Path,
+    *,
+    last: int | None = None,
+    steps: Sequence[int] = (),
+    out: Path | None = None,
+    undo: bool = False,
 ) -> None:
     """Average checkpoints of a run into the model to translate with, and print its folder.
 
     Without `out` it becomes the run's own model, and the one that training wrote is kept beside
-    it as model.trained.safetensors.
+    it as model.trained.safetensors, from where `undo` brings it back.
 
     Args:
         run: the run folder.
         last: how many of the newest checkpoints; 5 if neither this nor `steps` is given.
         steps: the checkpoints of exactly these steps.
         out: a new run folder to write.
+        undo: bring back the model that training wrote, instead.
 
     Raises:
-        RunFolderError: there are not so many checkpoints, or the model can't be written.
+        RunFolderError: there are not so many checkpoints, the model can't be written, or there
+            is no average to undo.
     """
+    if undo:
+        _undo_average(run, last=last, steps=steps, out=out)
+        return
     if last is not None and steps:
         raise RegardError("cannot go with --steps", where="--last", hint="Give one of the two.")
     if not steps and last is None:
         last = _AVERAGED
-    with _terminable(), RunFolder.open(run, write=out is None, model=False) as folder:
+    with RunFolder.open(run, write=out is None, model=False) as folder:
         from regard.weights.average import average_checkpoints
 
         taken = average_checkpoints(folder, last=last, steps=steps, out=out, log=_say)
     _say(f"averaged the checkpoints of these steps: {', '.join(f'{step:,}' for step in taken)}")
     with open_output(None) as writer:
         writer.write(str(out or run))
+
+
+def _undo_average(run: Path, **options: object) -> None:
+    for name, value in options.items():
+        if value:
+            raise RegardError(
+                "cannot go with --undo", where=f"--{name}", hint="Give one of the two."
+            )
+    with RunFolder.open(run, write=True, model=False) as folder:
+        from regard.weights.average import restore_trained
+
+        restore_trained(folder)
+    _say("the model is again the one that training wrote")
+    with open_output(None) as writer:
+        writer.write(str(run))
 
 
 def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> DecodingConfig:
@@ -201,16 +224,3 @@ def _prefixes(prefix: str | None, path: Path | None) -> Iterator[str] | None:
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that no half-written file stays behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

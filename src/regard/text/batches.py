@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from regard.shapes import Bool, Int, Tensor
+from regard.shapes import Int, Tensor
 from regard.text.arrays import Corpus, Indices, Integers, Side
 from regard.text.corpus import Tokenizers
 from regard.text.shuffle import shuffled
@@ -37,20 +37,6 @@ class Batch:
     def target_tokens(self) -> int:
         """The number of target tokens to predict, end tokens counted, padding not."""
         return int(self.target_lengths_b.sum())
-
-    @property
-    def source_mask_bs(self) -> Bool[Tensor, "b s"]:
-        """True where the source is not padding."""
-        return _mask(self.source_lengths_b, self.source_bs.shape[1])
-
-    @property
-    def target_mask_bt(self) -> Bool[Tensor, "b t"]:
-        """True where the target is not padding."""
-        return _mask(self.target_lengths_b, self.target_in_bt.shape[1])
-
-
-def _mask(lengths_b: Tensor, size: int) -> Tensor:
-    return torch.arange(size, device=lengths_b.device)[None, :] < lengths_b[:, None]
 
 
 class Batches:
@@ -119,6 +105,20 @@ class Batches:
                 yield self._batch(plan[position], epoch, first + position)
             first += len(plan)
             self._corpus.release()
+
+    def largest(self) -> Batch:
+        """Return the batch of the first epoch's first pool that takes the most memory.
+
+        That is the one with the most places on both sides together, padding counted.
+        """
+
+        def places(pairs: Indices) -> int:
+            sides = (self._corpus.source, self._corpus.target)
+            return len(pairs) * sum(int(side.lengths(pairs).max()) + 1 for side in sides)
+
+        plan = self._plan(0, 0)
+        position = max(range(len(plan)), key=lambda index: places(plan[index]))
+        return self._batch(plan[position], 0, position)
 
     def _pool_counts(self, epoch: int) -> list[int]:
         if epoch not in self._counts:

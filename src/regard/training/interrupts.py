@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from regard.errors import Interrupted
+from regard.errors import Interrupted, command
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -23,11 +23,14 @@ class Interrupts:
     only sets `requested`, and the loop stops at the end of the step. The second signal ends the
     process with exit code 130 and saves nothing.
 
+    Once `trained` names a run folder, the error says that the model is in it.
+
     In any thread but the main one Python allows no signal handlers, and this does nothing.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self.trained: Path | None = None
         self._deferred = False
         self._before: dict[signal.Signals, Any] = {}
 
@@ -58,7 +61,7 @@ class Interrupts:
         """Inside the block a signal raises `Interrupted` at once, and one that waits does too."""
         with self._mode(deferred=False):
             if self.requested:
-                raise stopped()
+                raise self._error()
             yield
 
     @contextmanager
@@ -69,6 +72,14 @@ class Interrupts:
         finally:
             self._deferred = before
 
+    def _error(self) -> Interrupted:
+        if self.trained is None:
+            return stopped()
+        return Interrupted(
+            f"stopped as asked; the training is done and its model is in {self.trained}",
+            hint=f"What comes after it is done by {command('train', self.trained, '--resume')}",
+        )
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # Only os.write is safe here: the signal may come amid a write to the same stream.
         if self.requested:
@@ -78,7 +89,7 @@ class Interrupts:
         if self._deferred:
             _say(b"\nregard: stopping after this step; once more to leave at once\n")
         else:
-            raise stopped()
+            raise self._error()
 
 
 def stopped(place: str = "", folder: Path | None = None) -> Interrupted:
@@ -87,7 +98,7 @@ def stopped(place: str = "", folder: Path | None = None) -> Interrupted:
         return Interrupted("stopped as asked, before there was anything to save")
     return Interrupted(
         f"stopped as asked at {place}; everything is saved",
-        hint=f"Go on with it: regard train {folder} --resume",
+        hint=f"Go on with it: {command('train', folder, '--resume')}",
     )
 
 

@@ -73,7 +73,7 @@ class Keeper:
             raise DataError(
                 f"the training data has changed since the checkpoint of step {found.step}",
                 where=str(self._folder.path),
-                hint="Bring the former files back, or start a new run from this one with --init.",
+                hint="Bring the former files and data.weights back, or start anew with --init.",
             )
         return found, state
 
@@ -155,4 +155,5 @@ class Keeper:
         found = find_checkpoint(folder.path, best.step)
         weights = found.tensors("ema" if "ema" in found.names else "model")
         notes = {"made": "best", "step": str(best.step), self._config.best_metric: str(best.value)}
+        self._say(f"the model is made again from the best checkpoint, that of step {best.step}")
         folder.write_model(weights, notes)

@@ -1,5 +1,6 @@
 """All that a checkpoint holds, taken from a training and given back to it to the bit."""
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ from regard.errors import RunFolderError
 from regard.shapes import Tensor
 from regard.training.config import Metric
 from regard.training.ema import MovingAverage
+from regard.weights.fit import misfits
 
 TensorGroups = dict[str, dict[str, Tensor]]
 
@@ -65,20 +67,23 @@ class Position:
         return cls(**plain, best=Best(**best) if best else None, window=window)
 
     def take_validation(self, metric: Metric, value: float) -> bool:
-        """Note a validation at this step; say whether it is the best so far.
+        """Note a validation at this step; say whether its weights are the ones to keep.
 
-        A figure that is not a number is never the best.
+        They are if no earlier figure is better; of equals the later, which was trained longer.
+        An equal figure is no progress, though: `stale` grows. One that is not a number is never
+        the best.
         """
         self.validated = self.step
-        lower = metric in ("loss", "perplexity")
-        if value == value and (  # noqa: PLR0124 - false for NaN only
-            self.best is None or (value < self.best.value if lower else value > self.best.value)
-        ):
-            self.best = Best(self.step, value)
-            self.stale = 0
-            return True
         self.stale += 1
-        return False
+        if math.isnan(value):
+            return False
+        sign = -1 if metric in ("loss", "perplexity") else 1
+        gain = sign * (value - self.best.value) if self.best else math.inf
+        if gain > 0:
+            self.stale = 0
+        if gain >= 0:
+            self.best = Best(self.step, value)
+        return gain >= 0
 
 
 def model_tensors(model: nn.Module, average: MovingAverage | None) -> dict[str, Tensor]:
@@ -160,13 +165,10 @@ def _torch_random() -> dict[str, Tensor]:
 
 
 def _give_model(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
-    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in tensors.items()}
-    for name in sorted({*wanted, *found}):
-        if wanted.get(name) != found.get(name):
-            raise RunFolderError(
-                f"the checkpoint's {name} is {found.get(name, 'missing')}, "
-                f"and the model's is {wanted.get(name, 'missing')}",
-                hint="Resume with the model settings that the run was started with.",
-            )
+    for misfit in misfits(tensors, model.state_dict()):
+        raise RunFolderError(
+            f"the checkpoint's {misfit.name} is {misfit.found}, and the model wants "
+            f"{misfit.wanted}",
+            hint="Resume with the model settings that the run was started with.",
+        )
     model.load_state_dict(dict(tensors))

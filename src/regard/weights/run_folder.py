@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from regard.errors import RunFolderError
+from regard.errors import RunFolderError, command
 from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.files import (
     PARTIAL,
@@ -180,15 +180,6 @@ class RunFolder:
         """The names of the files that the manifest vouches for."""
         return sorted({*self._manifest.files, *self._manifest.pending})
 
-    def verify(self) -> None:
-        """Verify every file that the manifest lists.
-
-        Raises:
-            RunFolderError: one is missing or damaged; names it.
-        """
-        for name in self.files:
-            self.check(name)
-
     def check(self, name: str) -> None:
         """Verify one file.
 
@@ -322,13 +313,15 @@ class RunFolder:
             raise RunFolderError(
                 "the run has no model yet: its training was stopped before one was saved",
                 where=str(self.path),
-                hint=f"Go on with it: regard train {self.path} --resume",
+                hint=f"Go on with it: {command('train', self.path, '--resume')}",
             )
         self.check(MODEL)
 
     def _remedy(self, name: str) -> str:
         if name == MODEL and checkpoint_steps(self.path):
-            return f"Make it again from the checkpoints: regard average {self.path} --last 1"
+            return (
+                f"Make it again from the checkpoints: {command('average', self.path, '--last', 1)}"
+            )
         if name == RECIPE:
             return f"{_COPY_AGAIN} Settings are changed with --set, not in this file."
         return _COPY_AGAIN
@@ -337,8 +330,9 @@ class RunFolder:
     def _refuse_if_run(folder: Path) -> None:
         listed = read_manifest(folder)
         if listed.expected(MODEL) or checkpoint_steps(folder):
+            resume = command("train", folder, "--resume")
             raise RunFolderError(
                 "the folder holds a run already",
                 where=str(folder),
-                hint=f"Go on with it: regard train {folder} --resume. Or use another folder.",
+                hint=f"Go on with it: {resume}\n  Or use another folder.",
             )

@@ -3,10 +3,12 @@
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from regard.corpora import HOME_ASSISTANT_EN_DE
+from regard.durations import duration
+from regard.errors import command
 from regard.evaluation.judge import Judgement
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe
@@ -18,10 +20,9 @@ from regard.recipes.write import toml_value
 from regard.serving.translator import load
 from regard.text.lines import read_lines, read_pairs, write_line
 from regard.text.split import place
-from regard.training.config import CosineSchedule
 from regard.training.interrupts import Interrupts
 from regard.training.metrics import MetricsLog
-from regard.training.progress import Reporter, duration, make_reporter
+from regard.training.progress import Reporter, make_reporter
 from regard.weights.run_folder import RunFolder
 
 TEXT = "text"
@@ -36,14 +37,6 @@ _RESERVE = 0.06
 _SHOWN = 12
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How many steps fit into the time, and what they were reckoned from."""
-
-    steps: int
-    trial: Trial
-
-
 def run_demo(
     out: Path,
     *,
@@ -54,8 +47,8 @@ def run_demo(
     """Train, evaluate and show an English-German translator; return its result as text.
 
     The machine's speed is measured for some seconds first, and so many steps are planned as fit
-    into `minutes`; an own `training.max_steps` among the overrides is taken as it is. The number
-    of steps is kept in the run's recipe, so that the run can be done again to the bit.
+    into `minutes`; an own `training.max_steps` among the overrides is taken as it is. What was
+    planned is kept in the run's recipe.
 
     Args:
         out: the run folder to make; the text, split in three, is written to `text/` in it.
@@ -69,6 +62,7 @@ def run_demo(
     reporter = reporter or make_reporter()
     started = time.perf_counter()
     recipe = load_recipe("demo", [*_data_keys(out / TEXT), *overrides])
+    asked = [override.partition("=")[0].strip() for override in overrides]
     with Interrupts() as interrupts, RunFolder.create(out) as folder:
         counts = _write_splits(out / TEXT)
         reporter.say(_introduction(counts, out, minutes))
@@ -78,13 +72,14 @@ def run_demo(
                 assembly,
                 Path(aside) / "run",
                 steps=_TRIAL_STEPS,
-                validate=False,
                 interrupts=interrupts,
             )
-        plan = Plan(_steps_that_fit(minutes, trial), trial)
-        if not any(override.startswith("training.max_steps") for override in overrides):
-            recipe = _planned(recipe, plan.steps)
-        reporter.say(_announcement(recipe, plan))
+        steps = recipe.training.max_steps
+        if "training.max_steps" not in asked:
+            steps = _steps_that_fit(minutes, trial)
+        planned = [f"{key}={value}" for key, value in _plan(recipe, steps).items()]
+        recipe = load_recipe("demo", [*_data_keys(out / TEXT), *planned, *overrides])
+        reporter.say(_announcement(recipe, trial))
         assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=lambda _: None)
         train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
         pairs, judgement = _evaluate(folder, recipe, reporter)
@@ -93,13 +88,14 @@ def run_demo(
 
 def demo_commands(run: Path) -> list[str]:
     """What to type after the demo; each works as it stands."""
-    test = run / TEXT / "test"
+    source, reference = (run / TEXT / f"test.{side}" for side in SIDES)
+    output = run / "test.out.de"
     return [
-        f"echo 'Turn on the light in the kitchen' | regard translate {run}",
-        f"regard translate {run} < {test}.en > {run}/test.out.de",
-        f"regard evaluate {run} --source {test}.en --reference {test}.de",
-        f"regard score {run} --source {test}.en --target {test}.de",
-        f"regard info {run}",
+        f"echo 'Turn on the light in the kitchen' | {command('translate', run)}",
+        f"{command('translate', run)} < {quote(str(source))} > {quote(str(output))}",
+        command("evaluate", run, "--source", source, "--reference", reference),
+        command("score", run, "--source", source, "--target", reference),
+        command("info", run),
     ]
 
 
@@ -143,16 +139,13 @@ def _steps_that_fit(minutes: float, trial: Trial) -> int:
     return max(10, int(60 * minutes * (1 - _RESERVE) / trial.step_seconds))
 
 
-def _planned(recipe: Recipe, steps: int) -> Recipe:
-    """The recipe for so many steps: warm-up and validations in proportion."""
-    every = max(1, -(-steps // _VALIDATIONS))
-    changes: dict[str, object] = {"max_steps": steps, "checkpoint_every": every}
-    schedule = recipe.training.schedule
-    if isinstance(schedule, CosineSchedule):
-        warmup = min(schedule.warmup_steps, steps // 5)
-        changes["schedule"] = schedule.model_copy(update={"warmup_steps": warmup})
-    training = recipe.training.model_copy(update=changes)
-    return recipe.model_copy(update={"training": training})
+def _plan(recipe: Recipe, steps: int) -> dict[str, int]:
+    """The keys for so many steps: checkpoints, validations and warm-up in proportion."""
+    return {
+        "training.max_steps": steps,
+        "training.checkpoint_every": max(1, -(-steps // _VALIDATIONS)),
+        "training.schedule.warmup_steps": min(recipe.training.schedule.warmup_steps, steps // 5),
+    }
 
 
 def _introduction(counts: dict[str, int], out: Path, minutes: float) -> str:
@@ -170,11 +163,11 @@ def _introduction(counts: dict[str, int], out: Path, minutes: float) -> str:
     )
 
 
-def _announcement(recipe: Recipe, plan: Plan) -> str:
+def _announcement(recipe: Recipe, trial: Trial) -> str:
     steps = recipe.training.max_steps
     return (
-        f"plan: {steps:,} steps of {plan.trial.step_seconds:.2f} s, about "
-        f"{duration(steps * plan.trial.step_seconds / (1 - _RESERVE))} with validations"
+        f"plan: {steps:,} steps of {trial.step_seconds:.2f} s, about "
+        f"{duration(steps * trial.step_seconds / (1 - _RESERVE))} with validations"
     )
 
 
@@ -221,7 +214,13 @@ def _farewell(
             "",
             "Try it:",
             *(f"  {command}" for command in demo_commands(out)),
-            "With your own text:",
-            "  regard train small --source train.en --target train.de --out runs/mine",
+            "With your own text, in files like these two:",
+            "  "
+            + command(
+                "train",
+                "small",
+                *("--source", out / TEXT / "train.en", "--target", out / TEXT / "train.de"),
+                *("--out", "runs/mine"),
+            ),
         ]
     )
