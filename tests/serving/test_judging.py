@@ -146,6 +146,18 @@ def test_average_replaces_the_model_and_keeps_the_trained_one(
         assert weight.allclose((second[name] + third[name]) / 2), name
 
 
+def test_an_average_can_be_undone(command: Command, checkpointed: Path) -> None:
+    trained = (checkpointed / "model.safetensors").read_bytes()
+    command("average", checkpointed, "--last=2")
+    assert (checkpointed / "model.safetensors").read_bytes() != trained
+    assert command("average", checkpointed, "--undo") == Done(
+        0, f"{checkpointed}\n".encode(), "the model is again the one that training wrote\n"
+    )
+    assert (checkpointed / "model.safetensors").read_bytes() == trained
+    done = command("average", checkpointed, "--undo", "--last=2")
+    assert done == Done(2, b"", "error: --last: cannot go with --undo\n  Give one of the two.\n")
+
+
 def test_average_into_a_new_folder_leaves_the_run(
     command: Command, checkpointed: Path, tmp_path: Path
 ) -> None:
