@@ -1,0 +1,59 @@
+"""A signal while `regard train` starts: exit code 130, and no traceback."""
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from end_to_end.conftest import environment, pairs
+
+# What the process says when it has come so far; `-X importtime` names each module once loaded.
+MOMENTS = [
+    (" cyclopts", signal.SIGINT),
+    (" regard.cli", signal.SIGTERM),
+    (" numpy", signal.SIGTERM),  # torch loads it, and forgets what is raised meanwhile
+    (" torch.nn.functional", signal.SIGINT),
+    (" tokenizers", signal.SIGTERM),
+    (" regard.recipes.run", signal.SIGINT),
+    ("text: ", signal.SIGTERM),
+    ("training on ", signal.SIGINT),
+]
+
+
+@pytest.mark.parametrize(("moment", "number"), MOMENTS)
+def test_a_signal_ends_it_with_130_and_no_traceback(
+    moment: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs())
+    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
+    line = (
+        "train tiny --tsv pairs.tsv --set training.max_steps=400 "
+        "--set training.precision=float32 --set training.device=cpu"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "regard", *line.split()],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    patience = threading.Timer(60, process.kill)
+    patience.start()
+    try:
+        assert process.stderr is not None
+        while moment not in (said := process.stderr.readline()):
+            assert said, "it ended before it came so far"
+        process.send_signal(number)
+        out, err = process.communicate()
+    finally:
+        patience.cancel()
+        process.kill()
+    lines = [each for each in err.split("\n") if not each.startswith("import time:")]
+    assert process.returncode == 130, lines
+    assert out == ""
+    assert "Traceback" not in err
+    assert "ignored" not in err
+    assert any(each.startswith(("interrupted", "stopped as asked")) for each in lines)
