@@ -49,8 +49,7 @@ def translator() -> Translator:
 
 
 def test_the_folder_is_as_it_was_written() -> None:
-    folder = RunFolder.open(RUN)
-    folder.verify()
+    folder = RunFolder.open(RUN)  # verifies all of them
     assert folder.files == ["model.safetensors", "recipe.toml", "tokenizer.json"]
     assert folder.model_notes()["step"] == "600"
 
