@@ -1,16 +1,17 @@
 """The `regard` command, and `python -m regard`: answers signals before anything else is loaded."""
 
-import signal
 import sys
+
+from regard.signals import interruptible
 
 
 def main() -> int:
     """Run the command that the process was given, and return its exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        from regard.cli import main as run  # noqa: PLC0415 - a signal may come while it loads
+        with interruptible():
+            from regard.cli import main as run  # noqa: PLC0415 - a signal may come while it loads
 
-        return run()
+            return run()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return 130

@@ -3,16 +3,14 @@
 import errno
 import io
 import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from cyclopts import CycloptsError
 
 from regard.errors import Interrupted, RegardError
+from regard.signals import interruptible
 
 DONE = 0
 BUG = 1
@@ -42,21 +40,8 @@ def run_guarded(command: Callable[[], object]) -> int:
     to standard error. A reader that went away (`| head -1`) is no mistake: the command ends
     quietly with 0.
     """
-    with _terminable():
+    with interruptible():
         return _guarded(command)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that no half-written file stays behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _guarded(command: Callable[[], object]) -> int:

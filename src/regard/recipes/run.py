@@ -33,7 +33,7 @@ def train(
     ```python
     import regard
 
-    recipe = regard.load_recipe("tiny", ["data.tsv=pairs.tsv", "training.max_steps=20"])
+    recipe = regard.load_recipe("tiny", ['data.tsv=["pairs.tsv"]', "training.max_steps=20"])
     regard.train(recipe, "runs/first")
     print(regard.load("runs/first").translate(["Hello"]))
     ```

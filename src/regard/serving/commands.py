@@ -5,15 +5,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError
 from regard.recipes.load import load_recipe
 from regard.serving.outputs import open_output
 from regard.serving.windows import open_input
+from regard.signals import raise_if_asked
 from regard.text.inputs import PairFile
 from regard.text.lines import open_text, read_lines
 from regard.weights.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from regard.serving.translator import Translator
 
 # A wrong path or option is refused at once: what imports torch is imported after the checks.
 # ruff: noqa: PLC0415
@@ -70,9 +75,8 @@ def translate(
             for path in (report, alignments)
         )
         from regard.serving.answering import answer
-        from regard.serving.translator import load
 
-        translator = load(list(runs), threads=threads)
+        translator = _load(runs, threads)
         translator.decoding = decoding
         answered = answer(
             translator,
@@ -110,9 +114,8 @@ def score(
     pairs = list(PairFile(str(source), str(target)).pairs())
     with open_output(None) as writer:
         from regard.serving.judging import score_and_write
-        from regard.serving.translator import load
 
-        score_and_write(load(list(runs), threads=threads), pairs, writer, json=json, say=_say)
+        score_and_write(_load(runs, threads), pairs, writer, json=json, say=_say)
 
 
 def evaluate(
@@ -145,9 +148,8 @@ def evaluate(
     pairs = list(PairFile(str(source), str(reference)).pairs())
     with open_output(None) as writer:
         from regard.serving.judging import evaluate_and_write
-        from regard.serving.translator import load
 
-        translator = load(list(runs), threads=threads)
+        translator = _load(runs, threads)
         translator.decoding = decoding
         evaluate_and_write(translator, pairs, writer, json=json, say=_say)
 
@@ -205,6 +207,13 @@ def _undo_average(run: Path, **options: object) -> None:
     _say("the model is again the one that training wrote")
     with open_output(None) as writer:
         writer.write(str(run))
+
+
+def _load(runs: Sequence[Path], threads: int | None) -> "Translator":
+    from regard.serving.translator import load
+
+    raise_if_asked()
+    return load(list(runs), threads=threads)
 
 
 def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> DecodingConfig:
