@@ -1,5 +1,6 @@
 """Training from a recipe: into a run folder, on from one, from another's weights, or not."""
 
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.errors import Interrupted, RecipeError, RunFolderError
+from regard.errors import Interrupted, RecipeError, RegardError, RunFolderError
 from regard.evaluation.records import of_event, read_metrics
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe
@@ -202,4 +203,104 @@ def test_resuming_a_model_without_checkpoints_is_refused(
     assert str(refused.value) == (
         f"{run}: the run has a model and no checkpoint to go on from\n"
         f"  Start a new run from its weights: regard train {run} --init {run} --out RUN"
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("training.max_steps=3", "the run has done 4 steps and max_steps = 3"),
+        ("data.tsv=[{other}]", "the training text is not what the run was trained on"),
+        ("data.max_tokens=14", "the training text is not what the run was trained on"),
+        ("data.weights=[2.0]", "the training data has changed since the checkpoint of step 4"),
+    ],
+)
+def test_a_refused_resume_leaves_the_run_as_it_was(
+    recipe: Callable[..., Recipe], tmp_path: Path, change: str, problem: str
+) -> None:
+    other = tmp_path / "other.tsv"
+    other.write_text("a fan is on\tein Fan ist an\n" * 3, encoding="utf-8")
+    run = tmp_path / "run"
+    train(recipe(), run, reporter=Listener())
+    before = contents(run)
+    with pytest.raises(RegardError, match=problem):
+        resume(
+            run,
+            ["training.max_steps=5", change.replace("{other}", f'"{other}"')],
+            reporter=Listener(),
+        )
+    assert contents(run) == before
+    assert resume(run, ["training.max_steps=5"], reporter=Listener()).step == 5
+
+
+def test_text_that_came_back_or_moved_is_gone_on_with(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(recipe(), run, reporter=Listener())
+    moved = (tmp_path / "pairs.tsv").rename(tmp_path / "moved.tsv")
+    shutil.rmtree(run / "data")
+    keys = [f'data.tsv=["{moved}"]', f"data.valid_tsv={moved}", "training.max_steps=5"]
+    assert resume(run, keys, reporter=Listener()).step == 5
+
+
+def test_another_metric_does_not_compare_with_the_former_ones_best(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(recipe("training.best_metric=bleu"), run, reporter=Listener())
+    listener = Listener()
+    result = resume(run, ["training.best_metric=loss", "training.max_steps=6"], reporter=listener)
+    assert (
+        "best_metric or what is measured has changed: the best so far is forgotten" in listener.said
+    )
+    losses = [
+        record["loss"]
+        for record in of_event(read_metrics(run / "metrics.jsonl", print), "valid")
+        if record["step"] > 4
+    ]
+    assert result.best_value == min(losses)
+
+
+def test_a_best_model_that_is_lost_is_not_dropped_without_a_word(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(recipe(), run, reporter=Listener())
+    best = (run / "model.safetensors").read_bytes()
+    (run / "model.safetensors").write_bytes(best[:-1])
+    listener = Listener()
+    resume(run, ["training.max_steps=5", "training.validate_every=9"], reporter=listener)
+    again = "the model is made again from the best checkpoint, that of step "
+    assert any(text.startswith(again) for text in listener.said)
+
+
+def test_fine_tuning_says_whose_vocabulary_it_has(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    train(recipe(), tmp_path / "first", reporter=Listener())
+    train(
+        recipe("vocabulary.size=400"),
+        tmp_path / "second",
+        init=tmp_path / "first",
+        reporter=Listener(),
+    )
+    assert load_recipe(tmp_path / "second").vocabulary.size == 270
+
+
+def test_a_run_stopped_before_it_began_says_what_to_do(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run").close()
+    with pytest.raises(RunFolderError) as refused:
+        resume(tmp_path / "run", reporter=Listener())
+    assert str(refused.value) == (
+        f"{tmp_path / 'run'}: the run was stopped before anything of it was saved\n"
+        "  Start it again with the command that began it."
     )

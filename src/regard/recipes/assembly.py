@@ -1,7 +1,9 @@
 """From a recipe to the parts of a run: text, vocabulary, model, batches, validation."""
 
+import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard.errors import RecipeError, RunFolderError, command
@@ -41,6 +43,11 @@ class Assembly:
             sample_lines=self.recipe.training.sample_lines,
         )
 
+    def _measure(self) -> str:
+        """Names what validations measure: figures of another text or search can't be compared."""
+        measured = [asdict(self.data.valid), self.recipe.decoding.model_dump()]
+        return hashlib.sha256(json.dumps(measured).encode()).hexdigest()
+
     def batches(self) -> Batches:
         """The batches of the training text, in their order."""
         return Batches(
@@ -74,6 +81,7 @@ class Assembly:
             line=data.train.line,
             # With weights, the order of the pairs hangs on them too.
             fingerprint=" ".join([data.train.fingerprint, *map(str, recipe.data.weights)]),
+            measure=self._measure(),
         )
 
 
@@ -82,6 +90,7 @@ def assemble(
     folder: Path,
     *,
     vocabularies: RunFolder | None = None,
+    expected: str | None = None,
     say: Callable[[str], None],
 ) -> Assembly:
     """Read and check the text, and build the model.
@@ -90,6 +99,7 @@ def assemble(
         recipe: what to put together.
         folder: where the tokenised text goes, or is found when nothing changed.
         vocabularies: a run whose vocabularies are used instead of `recipe.init`'s or new ones.
+        expected: the fingerprint that the text must have, where a run goes on with it.
         say: is told what was found, a line at a time.
 
     Raises:
@@ -104,12 +114,15 @@ def assemble(
             hint="Give two files, --source TEXT --target TEXT, or one, --tsv FILE.",
         )
     start = RunFolder.open(recipe.init) if recipe.init and vocabularies is None else None
+    if start is not None:
+        recipe = _with_vocabulary_of(start, recipe)
     given = vocabularies or start
     data = prepare_corpus(
         recipe.data,
         recipe.vocabulary,
         folder,
         tokenizers=open_tokenizers(given) if given is not None else None,
+        expected=expected,
         log=say,
     )
     model = build_model(
@@ -126,6 +139,13 @@ def assemble(
     )
     say(f"model: {parameters:,} parameters")
     return Assembly(recipe, data, model)
+
+
+def _with_vocabulary_of(run: RunFolder, recipe: Recipe) -> Recipe:
+    """The recipe with the vocabulary's settings of a run, so that it says what is used."""
+    theirs = load_recipe(run.path).vocabulary
+    kept = {"bpe_dropout": recipe.vocabulary.bpe_dropout if theirs.kind == "bpe" else 0.0}
+    return recipe.model_copy(update={"vocabulary": theirs.model_copy(update=kept)})
 
 
 def _start_from(run: RunFolder, recipe: Recipe, model: Transformer) -> None:

@@ -14,7 +14,7 @@ from regard.recipes.write import format_recipe
 from regard.training.interrupts import Interrupts
 from regard.training.loop import TrainingResult
 from regard.training.progress import Reporter, make_reporter
-from regard.weights.checkpoints import checkpoint_steps
+from regard.weights.checkpoints import checkpoint_steps, latest_checkpoint
 from regard.weights.run_folder import RunFolder
 
 PREPARED_TEXT = "data"
@@ -94,10 +94,14 @@ def resume(
                 hint="Start a new run from its weights: "
                 + command("train", run, "--init", run, "--out", "RUN"),
             )
-        # A fine-tuned run has its vocabulary from elsewhere; it is its own by now.
-        vocabularies = folder if recipe.init and started else None
+        newest = latest_checkpoint(folder.path, reporter.say) if started else None
         assembly = assemble(
-            recipe, folder.path / PREPARED_TEXT, vocabularies=vocabularies, say=reporter.say
+            recipe,
+            folder.path / PREPARED_TEXT,
+            # A fine-tuned run has its vocabulary from elsewhere; it is its own by now.
+            vocabularies=folder if recipe.init and started else None,
+            expected=newest.state()["data"].split()[0] if newest else None,
+            say=reporter.say,
         )
         result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts, resume=True)
         reporter.say(_outcome(folder.path, recipe, result))
@@ -121,14 +125,19 @@ def train_in(
         interrupts=interrupts,
         validator=assembly.validator(),
     )
-    if not (resume and checkpoint_steps(folder.path)):
-        folder.write_tokenizers(
-            tokenizers.source.to_bytes(),
-            None if tokenizers.joint else tokenizers.target.to_bytes(),
-        )
     resolved = recipe.model_copy(update={"model": recipe.model.resolved()})
-    folder.write_recipe(format_recipe(resolved))
-    result = trainer.run(resume=resume)
+    fresh = not (resume and checkpoint_steps(folder.path))
+
+    def write_what_made_it() -> None:
+        # Only now: what refuses to begin must leave the run as it was.
+        if fresh:
+            folder.write_tokenizers(
+                tokenizers.source.to_bytes(),
+                None if tokenizers.joint else tokenizers.target.to_bytes(),
+            )
+        folder.write_recipe(format_recipe(resolved))
+
+    result = trainer.run(resume=resume, on_start=write_what_made_it)
     interrupts.trained = folder.path
     write_run_report(folder, resolved, commands=next_commands(folder.path), say=reporter.say)
     return result

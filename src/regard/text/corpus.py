@@ -65,6 +65,7 @@ def prepare_corpus(
     folder: Path,
     *,
     tokenizers: Tokenizers | None = None,
+    expected: str | None = None,
     log: Log,
 ) -> PreparedData:
     """Check all text, train the vocabulary, filter, tokenise; or open what is there already.
@@ -79,11 +80,13 @@ def prepare_corpus(
         vocabulary: what to train; not looked at where tokenizers are given.
         folder: where the arrays go; made if missing. Only one process may prepare at a time.
         tokenizers: use these instead of training new ones (fine-tuning).
+        expected: the fingerprint that the corpus must have; what is in `folder` is not replaced
+            by another.
         log: is told, a line at a time, what was found, left out and made.
 
     Raises:
         DataError: a file is missing, empty, damaged, not UTF-8, or does not match its partner;
-            or no pair is left.
+            no pair is left; or the corpus is not the expected one.
     """
     files = training_files(config)
     valid_file = validation_file(config)
@@ -91,6 +94,8 @@ def prepare_corpus(
     trained = None if tokenizers is not None else vocabulary
     if _is_current(folder, key, trained, tokenizers):
         log(f"text: nothing changed, using what is prepared in {folder}")
+        if expected is not None and _fingerprint(folder) != expected:
+            raise _changed(files)
         return _opened(folder, files)
     found = survey(files, config.valid_pairs if valid_file is None else 0, log)
     valid = None if valid_file is None else _read_validation(valid_file, log)
@@ -107,8 +112,24 @@ def prepare_corpus(
     if valid is None:
         valid = _held_out_set(fit, found, files, log)
     _write_index(partial, key, trained, tokenizers, valid, file_pairs, fit)
+    if expected is not None and _fingerprint(partial) != expected:
+        shutil.rmtree(partial)
+        raise _changed(files)
     _install(partial, folder)
     return _opened(folder, files)
+
+
+def _fingerprint(folder: Path) -> str:
+    index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    return str(index["fingerprint"])
+
+
+def _changed(files: tuple[PairFile, ...]) -> DataError:
+    return DataError(
+        "the training text is not what the run was trained on",
+        where=", ".join(file.name for file in files),
+        hint="Bring the former files and settings back, or start a new run with --init.",
+    )
 
 
 def _key(
@@ -251,10 +272,10 @@ def _report(fit: PairFilter, files: tuple[PairFile, ...], log: Log) -> None:
     counts = fit.counts
     reasons = fit.reasons()
     if not counts["kept"]:
-        held_out = f", {counts['held_out']:,} held out for validation"
+        held_out = f"{counts['held_out']:,} held out for validation" if counts["held_out"] else ""
         raise DataError(
             f"no pair is left to train on, of {counts['read']:,}: "
-            f"{reasons}{held_out if counts['held_out'] else ''}",
+            f"{', '.join(filter(None, (reasons, held_out)))}",
             where=", ".join(file.name for file in files),
             hint="raise data.max_tokens or data.max_ratio, or look at the files",
         )
@@ -267,7 +288,7 @@ def _report(fit: PairFilter, files: tuple[PairFile, ...], log: Log) -> None:
 def _held_out_set(
     fit: PairFilter, found: Survey, files: tuple[PairFile, ...], log: Log
 ) -> ValidationSet:
-    """Return the pairs held out; of a text too small for that, its first pairs."""
+    """Return the pairs held out; of a text too small or too uniform, its first pairs."""
     pairs = fit.held_out
     if pairs:
         log(
@@ -277,8 +298,11 @@ def _held_out_set(
     else:
         pairs = [pair for pair in islice(files[0].pairs(), CHUNK_PAIRS) if not is_empty(pair)]
         pairs = pairs[:SMALLEST_VALIDATION]
+        why = f"{counted(found.pairs, 'pair')} is too little to hold any out"
+        if found.hold_out:
+            why = f"all {found.pairs:,} pairs have nearly the same source, so none is held out"
         log(
-            f"text: {counted(found.pairs, 'pair')} is too little to hold any out; validating on "
+            f"text: {why}; validating on "
             f"{counted(len(pairs), 'training pair')}, so the figures say nothing of unseen text"
         )
     return ValidationSet([source for source, _ in pairs], [target for _, target in pairs])

@@ -33,7 +33,8 @@ State = dict[str, Any]
 class Keeper:
     """Writes a training's checkpoints and its model, and takes up an earlier start's.
 
-    `fingerprint` names the training data; `say` takes words for the user.
+    `fingerprint` names the training data, and `measure` what validations measure; `say` takes
+    words for the user.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Keeper:
         folder: RunFolder,
         config: TrainingConfig,
         fingerprint: str,
+        measure: str,
         say: Callable[[str], None],
     ) -> None:
         self.saved_step = -1
@@ -48,6 +50,7 @@ class Keeper:
         self._folder = folder
         self._config = config
         self._fingerprint = fingerprint
+        self._measure = f"{config.best_metric} {measure}"
         self._say = say
 
     def newest(self) -> tuple[Checkpoint, State] | None:
@@ -90,6 +93,9 @@ class Keeper:
         if position.batch and order != state["order"]:
             self._say("seed or batch_tokens has changed, so the rest of this epoch is left out")
             position.epoch, position.batch = position.epoch + 1, 0
+        if position.best and state["measure"] != self._measure:
+            self._say("best_metric or what is measured has changed: the best so far is forgotten")
+            position.best, position.stale = None, 0
         self._recall_best(position)
         return position
 
@@ -108,6 +114,7 @@ class Keeper:
             "random": take_random(),
             "metrics_length": metrics_length,
             "data": self._fingerprint,
+            "measure": self._measure,
             "order": {"seed": self._config.seed, "batch_tokens": self._config.batch_tokens},
             "precision": precision,
         }
@@ -150,6 +157,10 @@ class Keeper:
             if notes.get("made") == "best" and notes.get("step") == str(best.step):
                 return
         if best.step not in checkpoint_steps(folder.path):
+            self._say(
+                f"{folder.path / MODEL} is missing, damaged or of another step, and no checkpoint "
+                f"has the weights of step {best.step}: the best so far is forgotten"
+            )
             position.best = None
             return
         found = find_checkpoint(folder.path, best.step)

@@ -70,6 +70,7 @@ class Trainer:
         interrupts: the program's handler of signals, already at work.
         line: the file and the line number of a pair.
         fingerprint: names the training data, to notice at a resume that it has changed.
+        measure: names what `validate` measures; the best so far is forgotten when it changes.
         loss: the sums of losses of a part of a batch.
     """
 
@@ -85,6 +86,7 @@ class Trainer:
         interrupts: Interrupts | None = None,
         line: Callable[[int], tuple[str, int]] | None = None,
         fingerprint: str = "",
+        measure: str = "",
         loss: Loss = translation_loss,
     ) -> None:
         self.device = choose_device(config.device)
@@ -99,13 +101,16 @@ class Trainer:
         self._interrupts = interrupts
         self._line = line
         self._loss = loss
-        self._keeper = Keeper(folder, config, fingerprint, self._reporter.say)
+        self._keeper = Keeper(folder, config, fingerprint, measure, self._reporter.say)
         self._last_validation: Validation | None = None
 
-    def run(self, *, resume: bool = False) -> TrainingResult:
+    def run(
+        self, *, resume: bool = False, on_start: Callable[[], None] = lambda: None
+    ) -> TrainingResult:
         """Train to the end, from the start or, with `resume`, from the newest whole checkpoint.
 
-        Where there is no checkpoint yet, resuming starts from the beginning.
+        Where there is no checkpoint yet, resuming starts from the beginning. `on_start` is called
+        once it is certain that the training can begin.
 
         Raises:
             DivergenceError: a loss or gradient is not finite; names step, lines, checkpoint.
@@ -118,6 +123,7 @@ class Trainer:
             self._signals = self._interrupts or stack.enter_context(Interrupts())
             found = self._keeper.newest() if resume else None
             self._prepare(found)
+            on_start()
             log_length = found[1]["metrics_length"] if found else 0
             self._metrics = MetricsLog(self._folder.metrics_path, log_length)
             stack.callback(self._metrics.close)

@@ -303,6 +303,12 @@ class RunFolder:
             remove(self.path / name)
 
     def _require(self, model: bool) -> None:
+        if not self._manifest.expected(RECIPE) and not checkpoint_steps(self.path):
+            raise RunFolderError(
+                "the run was stopped before anything of it was saved",
+                where=str(self.path),
+                hint="Start it again with the command that began it.",
+            )
         self.check(RECIPE)
         joint = bool(self._manifest.expected(TOKENIZER))
         for name in (TOKENIZER,) if joint else (SOURCE_TOKENIZER, TARGET_TOKENIZER):
