@@ -1,5 +1,6 @@
 """The command line as a user types it: output, errors and exit codes."""
 
+import itertools
 import json
 import os
 import re
@@ -192,6 +193,54 @@ def test_a_full_disk_is_said_plainly() -> None:
         return
     done = run(shell="$REGARD recipe show base > /dev/full")
     assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", ">&- 2>/dev/full"])
+def test_a_closed_output_is_quiet(closed: str) -> None:
+    done = run(shell=f"$REGARD recipe list {closed}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("errors", ["2>/dev/full", "2>&-", "2>&3"])
+def test_a_mistake_that_can_not_be_said_keeps_its_exit_code(errors: str, tmp_path: Path) -> None:
+    broken = f"mkfifo {tmp_path}/p; exec 4<>{tmp_path}/p 3>{tmp_path}/p 4>&-; "  # 3: no reader
+    for command in ("recipe show bse", "info nosuch", "score nosuch --source a --target b"):
+        done = run(shell=f"{broken} $REGARD {command} {errors}")
+        assert (done.returncode, done.stdout) == (2, ""), command
+        (tmp_path / "p").unlink()
+
+
+@pytest.mark.parametrize("closed", ["2>&3", "<&- >&- 2>&-"])
+def test_training_that_nobody_watches_is_saved(closed: str, tmp_path: Path) -> None:
+    words = ["".join(letters) for letters in itertools.product("aeiou", repeat=3)]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{word}\t{word}\n" for word in words))
+    settings = {
+        "vocabulary.size": 280,
+        "data.valid_pairs": 10,
+        "training.max_steps": 2,
+        "training.checkpoint_every": 1,
+        "training.device": "cpu",
+    }
+    changes = " ".join(f"--set {key}={value}" for key, value in settings.items())
+    broken = "mkfifo p; exec 4<>p 3>p 4>&-; "
+    done = run(
+        shell=f"{broken} $REGARD train tiny --tsv pairs.tsv --out run {changes} {closed}",
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_current_folder_that_is_gone_is_said_plainly(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    for command in ("recipe list", "info base", "translate run"):
+        done = run(shell=f"mkdir -p {folder}; cd {folder}; rmdir {folder}; $REGARD {command}")
+        assert (done.returncode, done.stdout) == (2, ""), command
+        assert done.stderr == (
+            "error: the current folder no longer exists\n  Change to another: cd FOLDER\n"
+        )
 
 
 def outcome(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

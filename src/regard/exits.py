@@ -2,7 +2,6 @@
 
 import errno
 import io
-import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from cyclopts import CycloptsError
 
 from regard.errors import Interrupted, RegardError
 from regard.signals import interruptible
+from regard.streams import say
 
 DONE = 0
 BUG = 1
@@ -37,8 +37,8 @@ def run_guarded(command: Callable[[], object]) -> int:
     """Run a command to its end, and return the exit code of the process.
 
     0 done, 2 the user's mistake, 1 our bug, 130 interrupted, by Ctrl-C or by SIGTERM. Errors go
-    to standard error. A reader that went away (`| head -1`) is no mistake: the command ends
-    quietly with 0.
+    to standard error, if it takes them; the code is the same if not. A reader of the results that
+    went away (`| head -1`) is no mistake: the command ends quietly with 0.
     """
     with interruptible():
         return _guarded(command)
@@ -49,13 +49,11 @@ def _guarded(command: Callable[[], object]) -> int:
         # Results are UTF-8 whatever the locale says, and a path that is not stays as it is.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        code = _run(command)
+        return _run(command)
     except (BrokenPipeError, SystemExit):  # rich, which prints the help, exits on a broken pipe
-        code = DONE
+        return DONE
     except KeyboardInterrupt:
-        code = INTERRUPTED
-    _let_go()
-    return code
+        return INTERRUPTED
 
 
 def _run(command: Callable[[], object]) -> int:
@@ -70,7 +68,7 @@ def _run(command: Callable[[], object]) -> int:
         text, code = _verdict(error)
     else:
         return DONE
-    sys.stderr.write(f"{text}\n")
+    say(text)
     return code
 
 
@@ -89,14 +87,3 @@ def _verdict(error: Exception) -> tuple[str, int]:
         case _:
             report = "".join(traceback.format_exception(error))
             return f"{report}error: this is a bug in regard; please report the lines above", BUG
-
-
-def _let_go() -> None:
-    """Point an output that takes no more at nothing, so that Python's own last flush is quiet."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)

@@ -1,9 +1,12 @@
+import errno
 import io
+import sys
 
 import pytest
 
 from regard.training.progress import (
     PlainReporter,
+    SilentReporter,
     Standing,
     TerminalReporter,
     make_reporter,
@@ -84,6 +87,29 @@ def test_a_terminal_that_can_not_move_its_cursor_gets_lines(
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(make_reporter(Terminal()), PlainReporter)
+
+
+@pytest.mark.parametrize("reason", [errno.EPIPE, errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("kind", [PlainReporter, TerminalReporter])
+def test_a_stream_that_breaks_does_not_end_training(
+    kind: type[PlainReporter] | type[TerminalReporter],
+    reason: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(Terminal):
+        def write(self, text: str, /) -> int:
+            raise OSError(reason, "no more")
+
+        def flush(self) -> None:
+            raise OSError(reason, "no more")
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    tell(kind(Broken()))
+
+
+def test_without_a_standard_error_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert isinstance(make_reporter(), SilentReporter)
 
 
 def test_control_characters_are_written_out_and_others_are_left() -> None:

@@ -1,7 +1,6 @@
 """What the command line calls: checks what it was given, and only then waits for torch."""
 
 import itertools
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ from regard.recipes.load import load_recipe
 from regard.serving.outputs import open_output
 from regard.serving.windows import open_input
 from regard.signals import raise_if_asked
+from regard.streams import say
 from regard.text.inputs import PairFile
 from regard.text.lines import open_text, read_lines
 from regard.weights.run_folder import RunFolder
@@ -86,10 +86,10 @@ def translate(
             alignments=alignments_file,
             prefixes=prefixes,
             prefix_file=str(prefix_file or ""),
-            say=_say,
+            say=say,
         )
     if answered.cut:
-        _say(answered.warning)
+        say(answered.warning)
 
 
 def score(
@@ -115,7 +115,7 @@ def score(
     with open_output(None) as writer:
         from regard.serving.judging import score_and_write
 
-        score_and_write(_load(runs, threads), pairs, writer, json=json, say=_say)
+        score_and_write(_load(runs, threads), pairs, writer, json=json, say=say)
 
 
 def evaluate(
@@ -151,7 +151,7 @@ def evaluate(
 
         translator = _load(runs, threads)
         translator.decoding = decoding
-        evaluate_and_write(translator, pairs, writer, json=json, say=_say)
+        evaluate_and_write(translator, pairs, writer, json=json, say=say)
 
 
 def average(
@@ -188,8 +188,8 @@ def average(
     with RunFolder.open(run, write=out is None, model=False) as folder:
         from regard.weights.average import average_checkpoints
 
-        taken = average_checkpoints(folder, last=last, steps=steps, out=out, log=_say)
-    _say(f"averaged the checkpoints of these steps: {', '.join(f'{step:,}' for step in taken)}")
+        taken = average_checkpoints(folder, last=last, steps=steps, out=out, log=say)
+    say(f"averaged the checkpoints of these steps: {', '.join(f'{step:,}' for step in taken)}")
     with open_output(None) as writer:
         writer.write(str(out or run))
 
@@ -204,7 +204,7 @@ def _undo_average(run: Path, **options: object) -> None:
         from regard.weights.average import restore_trained
 
         restore_trained(folder)
-    _say("the model is again the one that training wrote")
+    say("the model is again the one that training wrote")
     with open_output(None) as writer:
         writer.write(str(run))
 
@@ -228,8 +228,3 @@ def _prefixes(prefix: str | None, path: Path | None) -> Iterator[str] | None:
         open_text(path).close()
         return read_lines(path)
     return None if prefix is None else itertools.repeat(prefix)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -10,21 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from regard.durations import duration
+from regard.streams import Stream, Unfailing
 from regard.training.validation import Validation
-
-
-@runtime_checkable
-class Stream(Protocol):
-    """What is asked of a stream of text, such as `sys.stderr`."""
-
-    def write(self, text: str, /) -> int:
-        """Write the text."""
-
-    def flush(self) -> None:
-        """Hand on what was written."""
-
-    def isatty(self) -> bool:
-        """Whether it is a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +74,10 @@ class SilentReporter:
 
 
 class PlainReporter:
-    """Whole lines only: for files, pipes and logs."""
+    """Whole lines only: for files, pipes and logs. A stream that breaks doesn't end training."""
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+        self._stream = Unfailing(stream)
 
     def say(self, text: str) -> None:
         """Write the text, each of its lines on one line."""
@@ -117,11 +104,14 @@ class PlainReporter:
 
 
 class TerminalReporter:
-    """A live bar at the bottom of the terminal, and lines above it."""
+    """A live bar at the bottom of the terminal, and lines above it.
+
+    A terminal that is closed doesn't end training.
+    """
 
     def __init__(self, stream: Stream) -> None:
         self._console = Console(
-            file=cast(IO[str], stream), highlight=False, markup=False, emoji=False
+            file=cast(IO[str], Unfailing(stream)), highlight=False, markup=False, emoji=False
         )
         self._progress: Progress | None = None
         self._task = TaskID(0)
@@ -172,8 +162,13 @@ class TerminalReporter:
 
 
 def make_reporter(stream: Stream | None = None) -> Reporter:
-    """A live bar where `stream` (stderr by default) is a terminal that can show one, else lines."""
+    """A live bar where `stream` (stderr by default) is a terminal that can show one, else lines.
+
+    Where there is no stderr at all, as under pythonw, nothing is shown.
+    """
     stream = stream or sys.stderr
+    if stream is None:
+        return SilentReporter()
     if stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
         return TerminalReporter(stream)
     return PlainReporter(stream)

@@ -1,0 +1,103 @@
+"""Words to a person, on a stream that may be closed, broken or full: the work never ends by it."""
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What is asked of a stream of text, such as `sys.stderr`."""
+
+    def write(self, text: str, /) -> int:
+        """Write the text."""
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+
+
+class Unfailing:
+    """Passes on to a stream until that can't be written any more, then drops what comes.
+
+    Only what a person reads may go here, never a result.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._gone = False
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the stream, which tells what can be shown on it."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str, /) -> int:
+        """Write the text, or drop it."""
+        if not self._gone:
+            try:
+                return self._stream.write(text)
+            except OSError as error:
+                self._refused(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hand on what was written, if the stream takes it."""
+        if not self._gone:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._refused(error)
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._stream.isatty()
+
+    def _refused(self, error: OSError) -> None:
+        # A stream that doesn't block and is busy takes more in a moment.
+        self._gone = not isinstance(error, BlockingIOError)
+
+
+def say(text: str) -> None:
+    """Write a line to standard error, if it takes one."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+
+def open_missing() -> None:
+    """Point a standard stream that the process was started without (`2>&-`) at nothing.
+
+    Otherwise the next file that is opened takes its number, and what other libraries write to
+    standard error ends up in that file. `sys.stdin` stays `None`: who reads it says that it is
+    closed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            # The lowest free number is taken: this one, for those below are open.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
+            setattr(sys, name, nowhere)
+
+
+def let_go() -> None:
+    """Point an output that takes no more at nothing, so that Python's own last flush is quiet."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
