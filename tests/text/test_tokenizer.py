@@ -1,7 +1,11 @@
 import hashlib
 import json
+import random
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -223,3 +227,65 @@ def test_dropout_of_a_unigram_vocabulary_is_refused() -> None:
     with pytest.raises(ModelError) as caught:
         trained("unigram").encode_with_dropout("a", 0.1, np.random.default_rng(0))
     assert str(caught.value) == "BPE-dropout needs a BPE vocabulary, and this one is unigram"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("letters", ["x", "ab", "!", " ", "\u0301", "漢字", "x\u0301"])
+def test_a_line_without_end_takes_no_longer_than_another(kind: str, letters: str) -> None:
+    draw = random.Random(1)
+    length = 300_000 if kind == "bpe" else 30_000
+    endless = "".join(draw.choice(letters) for _ in range(length))
+    before = time.monotonic()
+    tokenizer = Tokenizer.train(iter([*TEXT, endless]), VocabularyConfig(kind=kind, size=300))
+    assert tokenizer.decode(tokenizer.encode(endless)) == endless
+    assert time.monotonic() - before < 20
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "漢", "!", " "])
+def test_only_a_run_of_more_than_256_characters_is_cut(letter: str) -> None:
+    """So that ordinary text is cut as it was before there was a bound."""
+    library = tokenizers.Tokenizer.from_str(trained("bpe").to_bytes().decode())
+    for length, pieces in ((256, 1), (257, 2)):
+        assert len(library.pre_tokenizer.pre_tokenize_str(letter * length)) == pieces
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_training_of_a_vocabulary_at_once(number: signal.Signals) -> None:
+    code = """
+import random, sys
+from regard.exits import run_guarded
+from regard.text.config import VocabularyConfig
+from regard.text.tokenizer import Tokenizer
+
+def lines():
+    draw = random.Random(1)
+    letters = "abcdefghijklmnopqrst"
+    for _ in range(100):
+        yield " ".join("".join(draw.choices(letters, k=200)) for _ in range(100))
+    print("read", flush=True)
+
+config = VocabularyConfig(size=1_000_000)
+sys.exit(run_guarded(lambda: Tokenizer.train(lines(), config)))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "read\n"
+        time.sleep(0.5)
+        assert child.poll() is None
+        child.send_signal(number)
+        try:
+            _, said = child.communicate(timeout=5)
+        finally:
+            child.kill()
+    assert (child.returncode, said) == (130, "interrupted\n")
+
+
+def test_a_fault_in_the_text_is_raised_by_the_training() -> None:
+    def lines() -> Iterator[str]:
+        yield "a b"
+        raise DataError("expected UTF-8 text")
+
+    with pytest.raises(DataError, match="expected UTF-8 text"):
+        Tokenizer.train(lines(), VocabularyConfig(size=300))

@@ -1,7 +1,8 @@
 """The subword tokenizer: any string to ids and back without loss, and no text gives a control id.
 
 Text is cut into words, numbers (digit by digit), runs of punctuation and of space, each with the
-space before it, and these into pieces over the 256 bytes. One space is put before the text and
+space before it, and these into pieces over the 256 bytes. A run of more than 256 characters,
+which is no word of any language, is cut after each 256. One space is put before the text and
 taken off again after, so that a word has the same pieces at the start of a line and inside it.
 Nothing is normalised.
 """
@@ -16,6 +17,7 @@ import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 
 from regard.errors import DataError, ModelError
+from regard.text.background import in_background
 from regard.text.bpe_dropout import BpeDropout
 from regard.text.config import VocabularyConfig
 from regard.text.unigram import train_unigram
@@ -24,14 +26,17 @@ PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
 CONTROL_TOKENS = ("<pad>", "<s>", "</s>")
 FIRST_TEXT_ID = len(CONTROL_TOKENS)
 
+# The time that BPE takes for a word grows faster than the word, so a longer one is cut.
+_LONGEST = 256
+
 # A word may open with a space or an apostrophe. No alternative holds both "<" and a letter, so
 # no piece can ever be spelled like a control token.
 _WORDS = (
-    r"[ '’]?\p{L}[\p{L}\p{M}]*"
+    rf"[ '’]?\p{{L}}[\p{{L}}\p{{M}}]{{0,{_LONGEST - 1}}}"
     r"| ?\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+"
-    r"|\s+(?!\S)"
-    r"|\s+"
+    rf"| ?[^\s\p{{L}}\p{{N}}]{{1,{_LONGEST}}}"
+    rf"|\s{{1,{_LONGEST}}}(?!\S)"
+    rf"|\s{{1,{_LONGEST}}}"
 )
 
 
@@ -101,7 +106,8 @@ class Tokenizer:
                 initial_alphabet=alphabet,
                 show_progress=False,
             )
-            library.train_from_iterator(spaced, trainer)
+            # The library is deaf to signals, and trains for minutes.
+            in_background(lambda going: library.train_from_iterator(going(spaced), trainer))
         else:
             splitter = _pre_tokenizer()
             words = (word for line in spaced for word, _ in splitter.pre_tokenize_str(line))
