@@ -10,7 +10,8 @@ from regard.errors import DataError
 from regard.text import corpus as corpus_module
 from regard.text.config import DataConfig, VocabularyConfig
 from regard.text.corpus import PreparedData, Tokenizers, prepare_corpus
-from regard.text.split import twin_key
+from regard.text.split import hash_of, twin_key
+from regard.text.survey import VALIDATION_SALT
 from regard.text.tokenizer import Tokenizer
 
 NOUNS = ["light", "door", "lamp", "switch", "sensor", "window", "heater", "fan", "lock", "bell"]
@@ -167,6 +168,20 @@ def test_one_pair_is_enough_to_train_on(folder: Folder) -> None:
     assert folder.log[-1] == (
         "text: 1 pair is too little to hold any out; validating on 1 training pair, "
         "so the figures say nothing of unseen text"
+    )
+
+
+@pytest.mark.parametrize("times", [400, 2000])
+def test_of_a_pair_many_times_over_none_is_held_out_and_it_is_said(
+    folder: Folder, times: int
+) -> None:
+    data = folder.prepare(folder.config(PAIRS[:1] * times))
+    assert len(data.train) == times
+    assert data.counts["held_out"] == 0
+    assert data.valid.source_lines == [PAIRS[0][0]] * 100
+    assert folder.log[-1] == (
+        f"text: all {times:,} pairs have nearly the same source, so none is held out; validating "
+        "on 100 training pairs, so the figures say nothing of unseen text"
     )
 
 
@@ -364,6 +379,22 @@ def test_text_of_which_no_pair_is_left_is_refused_with_the_reasons(folder: Folde
     assert str(caught.value) == (
         f"{path}: no pair is left to train on, of 4: 1 with an empty side, "
         "3 with more than 1 tokens\n  raise data.max_tokens or data.max_ratio, or look at the files"
+    )
+
+
+def test_text_of_which_all_that_fits_is_held_out_is_refused_with_the_reasons(
+    folder: Folder,
+) -> None:
+    first, *_, last = sorted(PAIRS, key=lambda pair: hash_of(pair[0], salt=VALIDATION_SALT))
+    lopsided = (f"{last[0]} 1" * 40, "x")
+    while hash_of(lopsided[0], salt=VALIDATION_SALT) < hash_of(first[0], salt=VALIDATION_SALT):
+        lopsided = (f"{lopsided[0]} more", "x")
+    with pytest.raises(DataError) as caught:
+        folder.prepare(folder.config([first] * 12 + [lopsided], max_tokens=10_000))
+    assert str(caught.value).endswith(
+        ": no pair is left to train on, of 13: 1 with a length ratio over 8, "
+        "12 held out for validation\n"
+        "  raise data.max_tokens or data.max_ratio, or look at the files"
     )
 
 

@@ -25,7 +25,8 @@ class Survey:
     """What one pass over the training text found.
 
     `threshold` is the largest hash that is held out, or -1 for none; `hold_out` is how many
-    pairs to keep of those for validation.
+    pairs to keep of those for validation. There is no threshold and still some to hold out
+    where all pairs are near twins: the whole group would go, and leave nothing to train on.
     """
 
     pairs: int
@@ -53,6 +54,7 @@ def survey(files: tuple[PairFile, ...], valid_pairs: int, log: Log) -> Survey:
         DataError: as `PairFile.pairs`, or not one pair has text on both sides.
     """
     pairs = whole = characters = 0
+    largest = 0
     # heapq puts the smallest on top; negated, the largest of the smallest hashes is there.
     smallest: list[int] = []
     for file in files:
@@ -65,6 +67,7 @@ def survey(files: tuple[PairFile, ...], valid_pairs: int, log: Log) -> Survey:
             whole += 1
             if valid_pairs:
                 number = -hash_of(pair[0], salt=VALIDATION_SALT)
+                largest = max(largest, -number)
                 if len(smallest) < valid_pairs:
                     heapq.heappush(smallest, number)
                 else:
@@ -77,6 +80,8 @@ def survey(files: tuple[PairFile, ...], valid_pairs: int, log: Log) -> Survey:
         )
     hold_out = min(valid_pairs, whole // SMALLEST_SHARE)
     threshold = _threshold(sorted(-number for number in smallest), hold_out)
+    if threshold >= largest:
+        threshold = -1
     return Survey(pairs, characters, threshold, hold_out)
 
 
