@@ -152,6 +152,15 @@ def test_overrides_change_any_key() -> None:
     assert recipe.description == "x = y"
 
 
+def test_of_two_tables_the_later_wins_key_by_key() -> None:
+    steps = "training.max_steps=3"
+    for table in ("training={seed=5}", "training={}", "training={schedule={warmup_steps=2}}"):
+        assert load_recipe("tiny", [steps, table]).training.max_steps == 3
+        assert load_recipe("tiny", [table, steps]).training.max_steps == 3
+    both = load_recipe("tiny", [steps, "training={seed=5, max_steps=4}", "training={seed=6}"])
+    assert (both.training.seed, both.training.max_steps) == (6, 4)
+
+
 def test_another_kind_starts_from_its_own_defaults() -> None:
     small = load_recipe("base", ["model.norm.eps=0.5"])
     assert small.model.norm == LayerNormConfig(eps=0.5)
@@ -246,9 +255,32 @@ REFUSALS = {
         'for two vocabularies set model.tying to "two_way" or "none"'
     ),
     'model.positions={kind="learned", max_positions=256}': (
-        "--set model.positions: model.positions.max_positions = 256 is too few for "
+        "--set model.positions.max_positions: model.positions.max_positions = 256 is too few for "
         "data.max_tokens = 256 and the end token"
     ),
+    "data={tsv=['a', 'b'], weights=[1, 0.0]}": (
+        "--set data.weights: every one of weights must be more than 0, got [1, 0]"
+    ),
+    "training.max_steps=99999999999999999999999": (
+        "--set training.max_steps: a whole number is at most 9,223,372,036,854,775,807, "
+        "got 99999999999999999999999"
+    ),
+    f"training.seed=0x{'f' * 5000}": (
+        "--set training.seed: a whole number is at most 9,223,372,036,854,775,807, "
+        "got one of 20,000 bits"
+    ),
+    "vocabulary.size=100000000": (
+        "--set vocabulary.size: expected a whole number that is at least 260 and "
+        "at most 1000000, got 100000000"
+    ),
+    f"a={'[' * 5000}{']' * 5000}": "--set a: arrays and tables are nested more than 32 deep",
+    f"data.tsv={'[' * 200}{']' * 200}": (
+        "--set data.tsv: arrays and tables are nested more than 32 deep"
+    ),
+    f"training.{'a.' * 5000}a=1": (
+        "--set training: arrays and tables are nested more than 32 deep"
+    ),
+    "data.tsv=[[{a=1}]]": "--set data.tsv: expected a list of strings, got an array of tables",
     "model.d_ff": (
         "--set: expected key=value, got 'model.d_ff'\n  For example --set training.max_steps=1000."
     ),
@@ -259,7 +291,9 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(("override", "text"), REFUSALS.items(), ids=REFUSALS)
+@pytest.mark.parametrize(
+    ("override", "text"), REFUSALS.items(), ids=[override[:40] for override in REFUSALS]
+)
 def test_a_bad_override_is_refused_with(override: str, text: str) -> None:
     assert refusal(override) == text
 
@@ -328,11 +362,26 @@ FILES = {
         "{path}, line 3: not valid TOML: Invalid value\n"
         "  A line is key = value, a text value is in quotes, a table starts with [name]."
     ),
+    "[[model]]\nd_ff = 5\n": "{path}: model: expected a table, got an array of tables",
+    f"[training]\nmax_steps = {'9' * 5000}\n": (
+        "{path}: not valid TOML: a number has more digits than can be read\n"
+        "  A line is key = value, a text value is in quotes, a table starts with [name]."
+    ),
+    f"a = {'[' * 5000}{']' * 5000}\n": "{path}: arrays and tables are nested more than 32 deep",
+    "[training]\nseed = 9223372036854775808\n": (
+        "{path}: training.seed: a whole number is at most 9,223,372,036,854,775,807, "
+        "got 9223372036854775808"
+    ),
+    "[data]\ntsv = ['a', 'b']\nweights = [1, -2]\n": (
+        "{path}: data: every one of weights must be more than 0, got [1, -2]"
+    ),
     "[model]\n# \udcff\n": "{path}, line 2: expected UTF-8 text",
 }
 
 
-@pytest.mark.parametrize(("content", "text"), FILES.items())
+@pytest.mark.parametrize(
+    ("content", "text"), FILES.items(), ids=[content[:40] for content in FILES]
+)
 def test_a_bad_file_is_refused_with(content: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "my.toml"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))

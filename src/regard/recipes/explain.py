@@ -48,7 +48,7 @@ def _mistake(detail: ErrorDetails, source: str, changed: Sequence[str]) -> tuple
         problem = _wrong_value(key, field, detail["input"])
     if detail["type"] == "value_error":
         return where_together(key, problem, source, changed), problem
-    return _where(key, source, changed), problem
+    return origin(key, source, changed), problem
 
 
 def _locate(
@@ -79,7 +79,7 @@ def _locate(
     return ".".join(names), field, model, kind
 
 
-def _where(key: str, source: str, changed: Sequence[str]) -> str:
+def origin(key: str, source: str, changed: Sequence[str]) -> str:
     """The option that a value comes from, or else the file and the key."""
     for option in changed:
         if option == key or key.startswith(f"{option}."):
@@ -182,8 +182,17 @@ def _near(given: object, names: Sequence[str]) -> str:
 
 
 def _shown(given: Any) -> str:  # noqa: ANN401 - whatever TOML can hold
-    """A value as it stands in TOML, cut when it is long; a table by its name."""
+    """A value as it stands in TOML, cut when it is long; tables by their name."""
     if isinstance(given, dict):
         return "a table"
+    if isinstance(given, list) and _has_table(given):
+        return "an array of tables"
     text = toml_value(given)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _has_table(items: list[Any]) -> bool:
+    """Whether a table is in the array, or in an array in it."""
+    return any(
+        isinstance(item, dict) or (isinstance(item, list) and _has_table(item)) for item in items
+    )

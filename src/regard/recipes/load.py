@@ -2,7 +2,7 @@
 
 import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,12 +10,18 @@ from pydantic import BaseModel, ValidationError
 
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.errors import RecipeError
-from regard.recipes.explain import explain, where_together
+from regard.recipes.explain import explain, origin, where_together
 from regard.recipes.keys import is_union
 from regard.recipes.recipe import Recipe
 from regard.weights.run_folder import RECIPE, RunFolder
 
 _PRESETS = Path(__file__).parent / "presets"
+
+_DEEPEST = 32
+_LARGEST_INTEGER = 2**63 - 1  # TOML's
+_SHORT = 40
+
+_TOO_DEEP = f"arrays and tables are nested more than {_DEEPEST} deep"
 
 Table = dict[str, Any]
 
@@ -41,7 +47,7 @@ def load_recipe(
         overrides: `key=value` with a dotted key; the value is TOML, or else a plain string.
             A table whose `kind` is set to another starts from that kind's defaults, and so does
             what only one `decoding.method` looks at when that is set to another. Of two values
-            for one key the later wins.
+            for one key the later wins; of two tables, key by key.
         only: the tables or keys that `overrides` may change, such as `decoding`; all if empty.
 
     Raises:
@@ -53,10 +59,12 @@ def load_recipe(
     raw, source = _find(name_or_path)
     table = _parse(raw, source)
     changes: Table = {}
-    changed = [_set(changes, override) for override in overrides]
+    changed = [key for override in overrides for key in _set(changes, override)]
     if only:
         _refuse_others(changed, only)
     # Whether a preset is right by itself is not asked: what is laid over it may complete it.
+    for values in (table, changes):
+        _refuse_unbounded(values, source, changed)
     merged = _merge(Recipe, Recipe().model_dump(), table)
     merged = _merge(Recipe, merged, changes)
     _refuse_without_effect(changes, merged, changed)
@@ -95,8 +103,10 @@ def _parse(raw: bytes, source: str) -> Table:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise RecipeError("expected UTF-8 text", where=f"{source}, line {line}") from None
-    except ValueError as error:  # tomllib's, or a number of thousands of digits
-        problem, place = _toml_problem(str(error), raw)
+    except RecursionError:
+        raise RecipeError(_TOO_DEEP, where=source) from None
+    except ValueError as error:
+        problem, place = _toml_problem(error, raw)
         raise RecipeError(
             f"not valid TOML: {problem}",
             where=f"{source}{place}",
@@ -104,18 +114,25 @@ def _parse(raw: bytes, source: str) -> Table:
         ) from None
 
 
-def _toml_problem(message: str, raw: bytes) -> tuple[str, str]:
+def _toml_problem(error: ValueError, raw: bytes) -> tuple[str, str]:
     """tomllib's message without its place, and the place as `, line N` where it gives one."""
-    problem, _, place = message.rstrip(")").rpartition(" (at ")
+    if not isinstance(error, tomllib.TOMLDecodeError):  # int() refuses thousands of digits
+        return "a number has more digits than can be read", ""
+    message = str(error)
+    problem, said, place = message.rstrip(")").rpartition(" (at ")
+    if not said:
+        return message, ""
     if place.startswith("line "):
         return problem, f", {place.split(',', 1)[0]}"
-    if place:  # "at end of document"
-        return problem, ", line " + str(raw.rstrip().count(b"\n") + 1)
-    return message, ""
+    # "at end of document"
+    return problem, ", line " + str(raw.rstrip().count(b"\n") + 1)
 
 
-def _set(changes: Table, override: str) -> str:
-    """Put one `key=value` into `changes`, and return its dotted key."""
+def _set(changes: Table, override: str) -> list[str]:
+    """Put one `key=value` into `changes`, and return the dotted keys that it gives a value.
+
+    A table is laid over what is there, as each of its keys alone would be.
+    """
     key, equals, text = override.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts):
@@ -124,13 +141,52 @@ def _set(changes: Table, override: str) -> str:
             where="--set",
             hint="For example --set training.max_steps=1000.",
         )
-    table = changes
-    for part in parts[:-1]:
-        if not isinstance(table.get(part), dict):
-            table[part] = {}
-        table = table[part]
-    table[parts[-1]] = _value(text)
-    return ".".join(parts)
+    if len(parts) > _DEEPEST:
+        raise RecipeError(_TOO_DEEP, where=f"--set {parts[0]}")
+    try:
+        value = _value(text)
+    except RecursionError:
+        raise RecipeError(_TOO_DEEP, where=f"--set {key.strip()}") from None
+    for part in reversed(parts):
+        value = {part: value}
+    return list(_lay(changes, value))
+
+
+def _lay(below: Table, above: Table) -> Iterator[str]:
+    """Put `above` into `below`, table by table, and yield the dotted keys of its values."""
+    waiting: list[tuple[tuple[str, ...], Table, Table]] = [((), below, above)]
+    while waiting:
+        path, below, above = waiting.pop()
+        for name, value in above.items():
+            if isinstance(value, dict):
+                if not isinstance(below.get(name), dict):
+                    below[name] = {}
+                if not value:
+                    yield ".".join((*path, name))
+                waiting.append(((*path, name), below[name], value))
+            else:
+                below[name] = value
+                yield ".".join((*path, name))
+
+
+def _refuse_unbounded(table: Table, source: str, changed: Sequence[str]) -> None:
+    """Refuse what is nested without end, and whole numbers that TOML does not have."""
+    waiting: list[tuple[tuple[str, ...], int, Any]] = [((), 0, table)]
+    while waiting:
+        path, depth, value = waiting.pop()
+        if depth > _DEEPEST:
+            raise RecipeError(_TOO_DEEP, where=origin(path[0], source, changed))
+        if isinstance(value, dict):
+            waiting += [((*path, name), depth + 1, item) for name, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(path, depth + 1, item) for item in value]
+        elif isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+            few = abs(value) < 10**_SHORT
+            raise RecipeError(
+                f"a whole number is at most {_LARGEST_INTEGER:,}, "
+                f"got {value if few else f'one of {value.bit_length():,} bits'}",
+                where=origin(".".join(path), source, changed),
+            )
 
 
 def _refuse_others(changed: Sequence[str], only: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ class VocabularyConfig(Settings):
     """
 
     kind: Literal["bpe", "unigram"] = "bpe"
-    size: int = Field(default=37_000, ge=260)
+    size: int = Field(default=37_000, ge=260, le=1_000_000)
     joint: bool = True
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
 
@@ -64,8 +64,9 @@ class DataConfig(Settings):
         files = len(self.source) + len(self.tsv)
         if self.weights and len(self.weights) != files:
             raise ValueError(f"{len(self.weights)} weights for {files} training file(s)")
-        if any(weight <= 0 for weight in self.weights):
-            raise ValueError("every weight must be more than 0")
+        if not all(weight > 0 for weight in self.weights):
+            given = ", ".join(f"{weight:g}" for weight in self.weights)
+            raise ValueError(f"every one of weights must be more than 0, got [{given}]")
         if bool(self.valid_source) != bool(self.valid_target):
             raise ValueError("valid_source and valid_target go together")
         if self.valid_source and self.valid_tsv:
