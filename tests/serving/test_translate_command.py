@@ -287,3 +287,34 @@ def test_what_is_wrong_is_said_without_waiting_for_torch(run_path: Path) -> None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr.count(b"error: ") == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("--output", "a"), ("--report", "a")),
+        (("--report", "a"), ("--alignments", "./a")),
+        (("--input", "link"), ("--report", "in.en")),
+        (("--prefix-file", "in.en"), ("--output", "hard")),
+    ],
+)
+def test_two_things_in_one_file_are_refused(
+    command: Command,
+    run_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    one: tuple[str, str],
+    other: tuple[str, str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = Path("in.en")
+    text.write_text("the light\n", encoding="utf-8")
+    Path("link").symlink_to(text)
+    Path("hard").hardlink_to(text)
+    done = command("translate", run_path, *one, *other, stdin=b"the light\n")
+    assert (done.code, done.out) == (2, b"")
+    shown = Path(other[1])
+    assert done.err == (
+        f"error: {other[0]} {shown}: the file is that of {one[0]} too\n  Give each its own file.\n"
+    )
+    assert text.read_text(encoding="utf-8") == "the light\n"

@@ -1,5 +1,7 @@
 """The Python side: loading runs, translating and scoring, and what is refused."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -249,3 +251,44 @@ def test_refuses_strings_that_are_no_text(translator: Translator) -> None:
         translator.translations("Hello")
     with pytest.raises(DataError, match=r"^there are 2 lines and 1 prefixes$"):
         translator.translations(["a", "b"], prefixes=["x"])
+
+
+def test_refuses_what_is_no_list_and_no_pair(run_path: Path) -> None:
+    """In a process of its own, since the test run's own checks of types come first here."""
+    script = f"""
+import regard
+from pathlib import Path
+
+translator = regard.load({str(run_path)!r})
+for value in (None, 3, b"x", Path("x")):
+    for call in (translator.translate, translator.score):
+        try:
+            call(value)
+        except regard.RegardError as error:
+            print(error)
+for pair in ("ab", ("a",), ("a", "b", "c"), 3):
+    try:
+        translator.score([("a", "b"), pair])
+    except regard.RegardError as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    kinds = ("NoneType", "int", "bytes", "PosixPath")
+    assert done.stdout.splitlines() == [
+        *(
+            f"{name}: expected a list of {wanted}, got {kind}"
+            for kind in kinds
+            for name, wanted in (("lines", "strings"), ("pairs", "pairs of strings"))
+        ),
+        *["pairs[1]: expected a source and a target"] * 4,
+    ]
+
+
+def test_takes_any_iterable(translator: Translator) -> None:
+    pairs = [("light", "Licht"), ("off", "aus")]
+    assert translator.score(pair for pair in pairs) == translator.score(pairs)
+    assert translator.score(zip(*zip(*pairs, strict=True), strict=True)) == translator.score(pairs)
+    sources = [source for source, _ in pairs]
+    assert translator.translate(source for source in sources) == translator.translate(sources)

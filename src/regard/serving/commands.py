@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError
 from regard.recipes.load import load_recipe
-from regard.serving.outputs import open_output
+from regard.serving.outputs import open_output, refuse_same_file
 from regard.serving.windows import open_input
 from regard.signals import raise_if_asked
 from regard.streams import say
@@ -65,6 +65,11 @@ def translate(
         raise RegardError(
             "cannot go with --prefix-file", where="--prefix", hint="Give one of the two."
         )
+    refuse_same_file(
+        {"--output": output, "--report": report, "--alignments": alignments},
+        # The output may replace the input: it is written aside, and renamed when all is read.
+        {"--input": None if input == output else input, "--prefix-file": prefix_file},
+    )
     decoding = _check_runs(runs, overrides)
     prefixes = _prefixes(prefix, prefix_file)
     with ExitStack() as stack:

@@ -31,6 +31,12 @@ def score_and_write(
             for each in window:
                 writer.write(f"{each.log_prob:.6f}\t{each.tokens}")
             writer.flush()
+    if longer := translator.longer_than_trained(pairs):
+        say(
+            f"warning: {longer:,} of {len(pairs):,} pairs have a side of more than the "
+            f"{translator.trained_length} tokens that the model was trained on; their figures "
+            "say little"
+        )
     tokens = sum(each.tokens for each in scores)
     log_prob = math.fsum(each.log_prob for each in scores)
     perplexity = perplexity_of(log_prob, tokens)

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -84,6 +84,38 @@ def open_output(path: Path | None) -> Iterator[LineWriter]:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def refuse_same_file(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
+    """Refuse two results in one file, and a result in place of a text that is read.
+
+    Links are followed. Pipes and devices may be named twice.
+
+    Args:
+        outputs: the file of each option that writes one.
+        inputs: the file of each option that reads one.
+
+    Raises:
+        RegardError: names the two options.
+    """
+    seen = [(option, path) for option, path in inputs.items() if path is not None]
+    for option, path in outputs.items():
+        if path is None or _is_special(path):
+            continue
+        for other, former in seen:
+            if _is_same(path, former):
+                raise RegardError(
+                    f"the file is that of {other} too",
+                    where=f"{option} {path}",
+                    hint="Give each its own file.",
+                )
+        seen.append((option, path))
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    if path.exists() and other.exists():
+        return path.samefile(other)
+    return path.resolve() == other.resolve()
 
 
 def _is_special(path: Path) -> bool:

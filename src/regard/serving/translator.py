@@ -2,9 +2,9 @@
 
 import difflib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, overload
+from typing import Literal, TypedDict, Unpack, cast, overload
 
 import torch
 from pydantic import ValidationError
@@ -121,10 +121,10 @@ class Translator:
     ) -> str: ...
 
     @overload
-    def translate(self, lines: Sequence[str], **options: Unpack[DecodingOptions]) -> list[str]: ...
+    def translate(self, lines: Iterable[str], **options: Unpack[DecodingOptions]) -> list[str]: ...
 
     def translate(
-        self, lines: str | Sequence[str], **options: Unpack[DecodingOptions]
+        self, lines: str | Iterable[str], **options: Unpack[DecodingOptions]
     ) -> str | list[str]:
         """Translate strings, in order; a single string gives a single string.
 
@@ -147,9 +147,9 @@ class Translator:
 
     def translations(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         *,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         alignments: bool = False,
         attention: bool = False,
         first_line: int = 1,
@@ -190,7 +190,7 @@ class Translator:
             warn=warn,
         )
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
+    def score(self, pairs: Iterable[tuple[str, str]]) -> list[PairScore]:
         """How likely each target is, given its source.
 
         ```python
@@ -203,28 +203,33 @@ class Translator:
             DataError: a string can't be encoded in UTF-8; says which.
             ModelError: a line is longer than a table of learned positions.
         """
-        sources = _checked([source for source, _ in pairs], "sources")
-        targets = _checked([target for _, target in pairs], "targets")
         return score_pairs(
             self.models,
             [run.tokenizers.source for run in self._runs],
             self.tokenizers.target,
-            list(zip(sources, targets, strict=True)),
+            _checked_pairs(pairs),
         )
 
-    def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgement:
+    def longer_than_trained(self, pairs: Sequence[tuple[str, str]]) -> int:
+        """How many pairs have a side of more tokens than the model was trained on."""
+        sides = (self.tokenizers.source, self.tokenizers.target)
+        lengths = [
+            [len(ids) for ids in tokenizer.encode_batch([pair[side] for pair in pairs])]
+            for side, tokenizer in enumerate(sides)
+        ]
+        return sum(max(both) > self.trained_length for both in zip(*lengths, strict=True))
+
+    def judge(self, pairs: Iterable[tuple[str, str]]) -> Judgement:
         """BLEU, chrF and perplexity on sources and their references, as validation finds them.
 
         Raises:
             DataError: there are no pairs, or a string can't be encoded in UTF-8; says which.
         """
-        sources = _checked([source for source, _ in pairs], "sources")
-        targets = _checked([target for _, target in pairs], "targets")
         return judge(
             self.models,
             [run.tokenizers.source for run in self._runs],
             self.tokenizers.target,
-            list(zip(sources, targets, strict=True)),
+            _checked_pairs(pairs),
             self.decoding,
             trained_length=self.trained_length,
         )
@@ -248,15 +253,34 @@ class Translator:
             raise explain(error, source="translate", changed=()) from None
 
 
-def _checked(lines: Sequence[str], name: str) -> list[str]:
+def _listed(values: Iterable[object], name: str, wanted: str) -> list[object]:
+    """The values of any iterable but a string."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise DataError(f"expected {wanted}, got {type(values).__name__}", where=name)
+    return list(values)
+
+
+def _checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs, each of two strings that UTF-8 can hold."""
+    texts = _listed(pairs, "pairs", "a list of pairs of strings")
+    for place, pair in enumerate(texts):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise DataError("expected a source and a target", where=f"pairs[{place}]")
+    both = cast(list[tuple[str, str]], texts)
+    sources = _checked([source for source, _ in both], "sources")
+    targets = _checked([target for _, target in both], "targets")
+    return list(zip(sources, targets, strict=True))
+
+
+def _checked(lines: Iterable[str], name: str) -> list[str]:
     """The lines, all of them strings that UTF-8 can hold."""
     if isinstance(lines, str):
         raise DataError(f'expected a list of strings, got one; write ["{lines[:20]}"]', where=name)
-    texts = list(lines)
+    texts = cast(list[str], _listed(lines, name, "a list of strings"))
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(
-                f"expected a string, got a {type(text).__name__}", where=f"{name}[{place}]"
+                f"expected a string, got {type(text).__name__}", where=f"{name}[{place}]"
             )
         try:
             text.encode("utf-8")
