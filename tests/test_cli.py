@@ -367,3 +367,14 @@ def test_bash_completes(words: str, found: set[str], tmp_path: Path) -> None:
     )
     done = run(shell=f"{script}\n{ask}", cwd=tmp_path)
     assert set(done.stdout.split()) == found, done.stderr
+
+
+def test_a_vocabulary_of_ones_own_is_refused_with_init(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line = ["train", "tiny", "--tsv", "a.tsv", "--init", str(tmp_path), "--set"]
+    assert main([*line, "vocabulary.size=400"]) == 2
+    assert capsys.readouterr().err == (
+        "error: --set vocabulary.size: has no effect with --init: the vocabulary comes from "
+        "that run\n"
+    )

@@ -7,6 +7,8 @@ are first used, so that `import regard` is instant.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from regard.version import VERSION
+
 if TYPE_CHECKING:
     from regard.decoding.config import DecodingConfig
     from regard.decoding.translate import Translation
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from regard.serving.translator import Translator, load
     from regard.text.tokenizer import Tokenizer
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "DecodingConfig",

@@ -107,6 +107,9 @@ def demo(
         out: The run folder to write. Default: runs/demo.
         minutes: How long to train at most. Default: 8.
     """
+    from regard.signals import load_torch
+
+    load_torch()
     from regard.demo import run_demo
 
     print(run_demo(out, minutes=minutes, overrides=list(set_)))
@@ -149,6 +152,7 @@ def train(
         dry_run: Try out every part for a moment, and predict memory and time.
     """
     from regard.recipes.load import load_recipe
+    from regard.signals import load_torch
 
     training = {"source": source, "target": target, "tsv": tsv}
     validation = {"source": valid_source, "target": valid_target, "tsv": valid_tsv}
@@ -159,15 +163,31 @@ def train(
     overrides = _overrides(data, set_)
     if resume:
         _refuse_with_resume(out=out, init=init, dry_run=dry_run)
+        load_torch()
         from regard.recipes.run import resume as resume_run
 
         resume_run(Path(recipe), overrides)
         return
+    if init:
+        _refuse_with_init(set_)
     loaded = load_recipe(recipe, overrides)  # first, for a mistake must not wait for torch
+    load_torch()
     from regard.recipes.run import train as train_run
 
     out = out or Path("runs") / Path(recipe).resolve().name.removesuffix(".toml")
     train_run(loaded, out, init=init, dry_run=dry_run)
+
+
+def _refuse_with_init(changes: Sequence[str]) -> None:
+    from regard.errors import RegardError
+
+    for change in changes:
+        key = change.partition("=")[0].strip()
+        if key.partition(".")[0] == "vocabulary" and key != "vocabulary.bpe_dropout":
+            raise RegardError(
+                "has no effect with --init: the vocabulary comes from that run",
+                where=f"--set {key}",
+            )
 
 
 def _refuse_with_resume(**options: object) -> None:

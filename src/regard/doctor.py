@@ -9,6 +9,7 @@ from typing import Any
 
 import regard
 from regard import machine
+from regard.signals import load_torch
 
 REQUIRED = (
     "torch",
@@ -111,6 +112,7 @@ def _version(package: str) -> str | None:
 def _examine_torch(measure: bool) -> Findings:
     """Threads, GPUs and speed; or why torch does not start, which a report must still say."""
     try:
+        load_torch()
         import torch  # noqa: PLC0415 - a broken torch is a finding, not a crash
     except (ImportError, OSError) as error:
         return {"torch_problem": str(error)}

@@ -1,5 +1,7 @@
 """Ctrl-C and SIGTERM outside of training: they end a command, even amid an import of torch."""
 
+import importlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -9,33 +11,36 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Remembering:
-    """A handler that raises KeyboardInterrupt, and remembers that it was asked to.
+class Ending:
+    """A handler that raises KeyboardInterrupt; while `loading`, it only notes that it was `asked`.
 
-    Importing torch swallows an exception that is raised while numpy loads; who comes after it
-    calls `raise_if_asked`.
+    A second signal while loading ends the process at once, with exit code 130.
     """
 
     def __init__(self) -> None:
+        self.loading = False
         self.asked = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """End what is under way."""
+        """End what is under way, or note that it must end."""
+        if not self.loading:
+            raise KeyboardInterrupt
+        if self.asked:
+            os._exit(130)
         self.asked = True
-        raise KeyboardInterrupt
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside the block both signals raise KeyboardInterrupt and are remembered.
+    """Inside the block both signals raise KeyboardInterrupt.
 
     In any thread but the main one Python allows no signal handlers, and this does nothing.
     """
     main = threading.current_thread() is threading.main_thread()
-    if not main or isinstance(signal.getsignal(signal.SIGTERM), Remembering):
+    if not main or isinstance(signal.getsignal(signal.SIGTERM), Ending):
         yield
         return
-    handler = Remembering()
+    handler = Ending()
     before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield
@@ -44,8 +49,23 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, former)
 
 
-def raise_if_asked() -> None:
-    """Raise the KeyboardInterrupt that a signal asked for and that was swallowed."""
+def load_torch() -> None:
+    """Import torch; a signal meanwhile raises KeyboardInterrupt when that is done.
+
+    An exception raised inside that import is swallowed by numpy's part of it, or aborts the
+    process in that of C++. Every command calls this before it imports anything that needs torch.
+
+    Raises:
+        ImportError, OSError: torch can't be imported.
+    """
     handler = signal.getsignal(signal.SIGTERM)
-    if isinstance(handler, Remembering) and handler.asked:
+    if not isinstance(handler, Ending):
+        importlib.import_module("torch")
+        return
+    handler.loading = True
+    try:
+        importlib.import_module("torch")
+    finally:
+        handler.loading = False
+    if handler.asked:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""A signal while `regard train` starts: exit code 130, and no traceback."""
+"""A signal while a command starts: exit code 130, and no traceback."""
 
 import signal
 import subprocess
@@ -22,20 +22,30 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("moment", "number"), MOMENTS)
+TRAIN = (
+    "train tiny --tsv pairs.tsv --set training.max_steps=400 "
+    "--set training.precision=float32 --set training.device=cpu"
+)
+GOLDEN = Path(__file__).parents[1] / "golden/run"
+CASES = [
+    *((TRAIN, moment, number) for moment, number in MOMENTS),
+    (f"translate {GOLDEN}", " numpy", signal.SIGINT),
+    (f"score {GOLDEN} --source a.txt --target a.txt", " torch._C", signal.SIGTERM),
+]
+
+
+@pytest.mark.parametrize(("line", "moment", "number"), CASES)
 def test_a_signal_ends_it_with_130_and_no_traceback(
-    moment: str, number: signal.Signals, tmp_path: Path
+    line: str, moment: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     text = "".join(f"{source}\t{target}\n" for source, target in pairs())
     (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
-    line = (
-        "train tiny --tsv pairs.tsv --set training.max_steps=400 "
-        "--set training.precision=float32 --set training.device=cpu"
-    )
+    (tmp_path / "a.txt").write_text("the light is on now.\n" * 5000, encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-m", "regard", *line.split()],
         cwd=tmp_path,
         env=environment(),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

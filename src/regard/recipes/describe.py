@@ -9,6 +9,7 @@ from regard.models.config import TransformerConfig
 from regard.models.count import Part, parameter_table, total_parameters
 from regard.recipes.load import load_recipe, preset_names
 from regard.recipes.recipe import Recipe
+from regard.signals import load_torch
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
 
@@ -54,7 +55,10 @@ def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
         run = RunFolder.open(name_or_path, model=False)
         tokenizers = open_tokenizers(run)
         source_vocabulary, target_vocabulary = tokenizers.source.size, tokenizers.target.size
-        notes = run.model_notes() if run.has_model else {"model": "none saved yet"}
+        notes = {"model": "none saved yet"}
+        if run.has_model:
+            load_torch()  # which reads the notes
+            notes = run.model_notes()
     else:
         origin = "a recipe file"
     return Description(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import regard
 from regard.durations import duration
 from regard.evaluation.records import read_metrics
 from regard.evaluation.report import ReportData, write_report
@@ -13,6 +12,7 @@ from regard.machine import cpu_model, usable_cores
 from regard.models.count import parameter_table
 from regard.recipes.recipe import Recipe
 from regard.recipes.write import format_recipe
+from regard.version import VERSION
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
 
@@ -50,7 +50,7 @@ def _facts(
         "vocabulary": f"{sizes[0]:,} entries, joint"
         if recipe.vocabulary.joint
         else f"{sizes[0]:,} and {sizes[1]:,} entries",
-        "regard": regard.__version__,
+        "regard": VERSION,
         "python": platform.python_version(),
         "torch": version("torch"),
         "tokenizers": version("tokenizers"),

@@ -11,7 +11,7 @@ from regard.errors import RegardError
 from regard.recipes.load import load_recipe
 from regard.serving.outputs import open_output, refuse_same_file
 from regard.serving.windows import open_input
-from regard.signals import raise_if_asked
+from regard.signals import load_torch
 from regard.streams import say
 from regard.text.inputs import PairFile
 from regard.text.lines import open_text, read_lines
@@ -79,6 +79,7 @@ def translate(
             None if path is None else stack.enter_context(open_output(path))
             for path in (report, alignments)
         )
+        load_torch()
         from regard.serving.answering import answer
 
         translator = _load(runs, threads)
@@ -118,6 +119,7 @@ def score(
     _check_runs(runs)
     pairs = list(PairFile(str(source), str(target)).pairs())
     with open_output(None) as writer:
+        load_torch()
         from regard.serving.judging import score_and_write
 
         score_and_write(_load(runs, threads), pairs, writer, json=json, say=say)
@@ -152,6 +154,7 @@ def evaluate(
     decoding = _check_runs(runs, overrides)
     pairs = list(PairFile(str(source), str(reference)).pairs())
     with open_output(None) as writer:
+        load_torch()
         from regard.serving.judging import evaluate_and_write
 
         translator = _load(runs, threads)
@@ -191,6 +194,7 @@ def average(
     if not steps and last is None:
         last = _AVERAGED
     with RunFolder.open(run, write=out is None, model=False) as folder:
+        load_torch()
         from regard.weights.average import average_checkpoints
 
         taken = average_checkpoints(folder, last=last, steps=steps, out=out, log=say)
@@ -206,6 +210,7 @@ def _undo_average(run: Path, **options: object) -> None:
                 "cannot go with --undo", where=f"--{name}", hint="Give one of the two."
             )
     with RunFolder.open(run, write=True, model=False) as folder:
+        load_torch()
         from regard.weights.average import restore_trained
 
         restore_trained(folder)
@@ -217,7 +222,6 @@ def _undo_average(run: Path, **options: object) -> None:
 def _load(runs: Sequence[Path], threads: int | None) -> "Translator":
     from regard.serving.translator import load
 
-    raise_if_asked()
     return load(list(runs), threads=threads)
 
 

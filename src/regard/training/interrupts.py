@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from regard.errors import Interrupted, command
-from regard.signals import SIGNALS, raise_if_asked
+from regard.signals import SIGNALS
 
 _SHOW_CURSOR = b"\x1b[?25h"
 
@@ -35,7 +35,6 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        raise_if_asked()
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 self._before[number] = signal.signal(number, self._on_signal)
