@@ -64,7 +64,7 @@ def run_demo(
     recipe = load_recipe("demo", [*_data_keys(out / TEXT), *overrides])
     asked = [override.partition("=")[0].strip() for override in overrides]
     with Interrupts() as interrupts, RunFolder.create(out) as folder:
-        counts = _write_splits(out / TEXT)
+        counts = write_splits(out / TEXT)
         reporter.say(_introduction(counts, out, minutes))
         with tempfile.TemporaryDirectory(prefix="regard-demo-") as aside:
             assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
@@ -110,7 +110,7 @@ def _data_keys(text: Path) -> list[str]:
     return [f"data.{key}={toml_value(value)}" for key, value in files.items()]
 
 
-def _write_splits(folder: Path) -> dict[str, int]:
+def write_splits(folder: Path) -> dict[str, int]:
     """Write the corpus as line-aligned files; near twins of a source stay in one split."""
     folder.mkdir(exist_ok=True)
     counts = dict.fromkeys(SPLITS, 0)
