@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ from regard.weights.run_folder import RunFolder
 class Trial:
     """What a few steps showed: seconds a step and a validation, bytes of memory and of disk.
 
-    `validation_seconds` is None where there was none.
+    `validation` is None where there was none.
     """
 
     step_seconds: float
@@ -81,7 +82,6 @@ def try_steps(
 
     With `batch`, every step is on that one.
 
-
     The first half of the steps is not counted: kernels are made and memory is fetched there.
     """
     training = assembly.recipe.training.model_copy(
@@ -105,7 +105,7 @@ def try_steps(
         size = sum(
             path.stat().st_size for path in (folder / "checkpoints").rglob("*") if path.is_file()
         )
-    spans = [after - before for before, after in zip(stopwatch.times, stopwatch.times[1:])]  # noqa: B905 - one shorter
+    spans = [after - before for before, after in pairwise(stopwatch.times)]
     return Trial(
         step_seconds=statistics.fmean(spans[len(spans) // 2 :]),
         validation=stopwatch.validation,
