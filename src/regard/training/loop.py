@@ -164,8 +164,8 @@ class Trainer:
         return choose_precision(wanted, self.device, sizes)
 
     def _begin(self, event: str) -> None:
-        self._session_start = time.perf_counter()
-        self._session_step = self.position.step
+        self._started_at = time.perf_counter()
+        self._started_step = self.position.step
         self._seconds_before = self.position.seconds
         self.model.train()
         device = describe_device(self.device)
@@ -351,7 +351,7 @@ class Trainer:
         return learning_rate(config.schedule, step, self._d_model, config.max_steps)
 
     def _seconds(self) -> float:
-        return self._seconds_before + time.perf_counter() - self._session_start
+        return self._seconds_before + time.perf_counter() - self._started_at
 
     def _standing(self, *, measured: bool = False) -> Standing:
         position, window = self.position, self.position.window
@@ -372,8 +372,8 @@ class Trainer:
         )
 
     def _seconds_left(self) -> float | None:
-        done = self.position.step - self._session_step
+        done = self.position.step - self._started_step
         if not done:
             return None
-        spent = time.perf_counter() - self._session_start
+        spent = time.perf_counter() - self._started_at
         return spent / done * (self._config.max_steps - self.position.step)
