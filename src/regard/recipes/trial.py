@@ -153,14 +153,19 @@ def _forecast(recipe: Recipe, trial: Trial) -> list[str]:
     return [
         "dry run: text, model, two steps, a checkpoint, a validation and a translation worked",
         f"precision  {trial.precision}",
-        f"a step     {duration(trial.step_seconds)}; later ones are faster than the first",
+        f"a step     {1000 * trial.step_seconds:,.0f} ms; later ones are faster than the first",
         f"time       about {duration(total)}: {steps:,} steps, and {validations:,} validations of "
         f"up to {duration(validation)} (an untrained model translates at greatest length)",
-        f"memory     about {trial.peak_memory / 2**30:.2f} GiB: what the two steps on the largest "
+        f"memory     about {_size(trial.peak_memory)}: what the two steps on the largest "
         "batch, a checkpoint and a validation took",
-        f"disk       about {checkpoints * trial.checkpoint_bytes / 2**30:.2f} GiB "
+        f"disk       about {_size(checkpoints * trial.checkpoint_bytes)} "
         f"for {checkpoints:,} checkpoints",
     ]
+
+
+def _size(number: int) -> str:
+    """Bytes for people."""
+    return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.1f} MiB"
 
 
 def _peak_memory(device: torch.device) -> int:
