@@ -304,3 +304,12 @@ def test_a_run_stopped_before_it_began_says_what_to_do(tmp_path: Path) -> None:
         f"{tmp_path / 'run'}: the run was stopped before anything of it was saved\n"
         "  Start it again with the command that began it."
     )
+
+
+def test_a_damaged_checkpoint_is_told_once(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(recipe(), run, reporter=Listener())
+    (run / "checkpoints/step-00000004/optimizer.safetensors").write_bytes(b"")
+    listener = Listener()
+    resume(run, reporter=listener)
+    assert sum("the checkpoint of step 4 is passed over" in text for text in listener.said) == 1

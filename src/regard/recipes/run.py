@@ -94,7 +94,8 @@ def resume(
                 hint="Start a new run from its weights: "
                 + command("train", run, "--init", run, "--out", "RUN"),
             )
-        newest = latest_checkpoint(folder.path, reporter.say) if started else None
+        # What is damaged is told when the training takes its state up, once.
+        newest = latest_checkpoint(folder.path, lambda text: None) if started else None
         assembly = assemble(
             recipe,
             folder.path / PREPARED_TEXT,
