@@ -1,49 +1,56 @@
-"""What an encoder-decoder Transformer is made of."""
+"""What a model of each family is made of: encoder-decoder, decoder-only, encoder-only."""
 
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from regard.nn.config import (
+    GATED,
     FeedForwardKind,
     LayerNormConfig,
+    LearnedConfig,
     NormConfig,
     PositionsConfig,
+    RotaryConfig,
     SinusoidalConfig,
 )
 from regard.settings import Settings
 
 
-class TransformerConfig(Settings):
-    """An encoder-decoder Transformer; the defaults are the paper's `base`.
+class LayerConfig(Settings):
+    """What the layers of every family are made of.
 
     `d_k` and `d_v` are the width of one head's queries and keys, and of its values; left out,
-    both are `d_model / num_heads`. `dropout` acts on every sublayer's output and on the sum of
-    embedding and position, `attention_dropout` on the attention weights, and
-    `activation_dropout` inside the feed-forward.
+    both are `d_model / num_heads`. `num_kv_heads` heads of keys and values are shared by the
+    `num_heads` of queries (grouped-query attention, arXiv:2305.13245); left out, each has its
+    own. `attention_scale` multiplies the scores; left out, it is `1 / sqrt(d_k)`.
 
-    `tying` says which matrices are one: `three_way` source embedding, target embedding and
-    output projection; `two_way` the last two; `none` nothing.
+    `dropout` acts on every sublayer's output and on the sum of embedding and position,
+    `attention_dropout` on the attention weights, and `activation_dropout` inside the
+    feed-forward.
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3 and Table 3.
+    `attention_bias` gives the projections of attention biases; `attention_output_bias` says
+    otherwise for the output. `feed_forward_bias` does so for the feed-forward; left out, the
+    plain kinds have biases and the gated ones none.
     """
 
     d_model: int = Field(default=512, ge=1)
     num_heads: int = Field(default=8, ge=1)
+    num_kv_heads: int | None = Field(default=None, ge=1)
     d_k: int | None = Field(default=None, ge=1)
     d_v: int | None = Field(default=None, ge=1)
     d_ff: int = Field(default=2048, ge=1)
-    encoder_layers: int = Field(default=6, ge=1)
-    decoder_layers: int = Field(default=6, ge=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     activation_dropout: float = Field(default=0.0, ge=0, lt=1)
     attention_bias: bool = True
+    attention_output_bias: bool | None = None
+    attention_scale: float | None = Field(default=None, gt=0)
     norm: NormConfig = LayerNormConfig()
     norm_position: Literal["post", "pre"] = "post"
     feed_forward: FeedForwardKind = "relu"
+    feed_forward_bias: bool | None = None
     positions: PositionsConfig = SinusoidalConfig()
-    tying: Literal["three_way", "two_way", "none"] = "three_way"
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
@@ -52,10 +59,26 @@ class TransformerConfig(Settings):
                 f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}; "
                 "set d_k and d_v, or choose a num_heads that divides d_model"
             )
-        if isinstance(self.positions, SinusoidalConfig) and self.d_model % 2:
+        if self.num_heads % self.kv_heads:
             raise ValueError(
-                f"d_model = {self.d_model} is odd, and sinusoidal positions need an even d_model"
+                f"num_heads = {self.num_heads} is not divisible by "
+                f"num_kv_heads = {self.num_kv_heads}"
             )
+        match self.positions:
+            case SinusoidalConfig() if self.d_model % 2 or self.d_model < 4:
+                raise ValueError(
+                    f"d_model = {self.d_model} is odd or below 4, and sinusoidal positions need "
+                    "an even d_model"
+                )
+            case RotaryConfig(dim=dim):
+                turned = self.key_dim if dim is None else dim
+                if turned % 2 or turned > self.key_dim:
+                    raise ValueError(
+                        f"positions.dim = {turned} must be even and at most d_k = {self.key_dim}; "
+                        "set positions.dim, or d_k"
+                    )
+            case _:
+                pass
         return self
 
     @property
@@ -68,6 +91,116 @@ class TransformerConfig(Settings):
         """Width of one head's values."""
         return self.d_model // self.num_heads if self.d_v is None else self.d_v
 
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def output_has_bias(self) -> bool:
+        """Whether the output projection of attention has a bias."""
+        given = self.attention_output_bias
+        return self.attention_bias if given is None else given
+
+    @property
+    def feed_forward_has_bias(self) -> bool:
+        """Whether the matrices of the feed-forward have biases."""
+        given = self.feed_forward_bias
+        return self.feed_forward not in GATED if given is None else given
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a sequence; None where the positions set no end."""
+        positions = self.positions
+        return positions.max_positions if isinstance(positions, LearnedConfig) else None
+
     def resolved(self) -> Self:
-        """The same config with `d_k` and `d_v` written out."""
-        return self.model_copy(update={"d_k": self.key_dim, "d_v": self.value_dim})
+        """The same config with what was left out written out, but for `attention_scale`."""
+        return self.model_copy(
+            update={
+                "d_k": self.key_dim,
+                "d_v": self.value_dim,
+                "num_kv_heads": self.kv_heads,
+                "attention_output_bias": self.output_has_bias,
+                "feed_forward_bias": self.feed_forward_has_bias,
+            }
+        )
+
+
+class TransformerConfig(LayerConfig):
+    """An encoder-decoder Transformer; the defaults are the paper's `base`.
+
+    `tying` says which matrices are one: `three_way` source embedding, target embedding and
+    output projection; `two_way` the last two; `none` nothing.
+
+    `embedding_scale` multiplies embeddings by `sqrt(d_model)`, and `embedding_norm` puts a norm
+    on the sum of embedding and position (BART). `output_scale` multiplies what is projected to
+    logits by `1 / sqrt(d_model)` (T5), and `output_bias` adds a bias to the logits (Marian).
+    `decoder_mixer` `ssru` puts a recurrence in the place of the decoder's self-attention.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3 and Table 3.
+    """
+
+    encoder_layers: int = Field(default=6, ge=1)
+    decoder_layers: int = Field(default=6, ge=1)
+    tying: Literal["three_way", "two_way", "none"] = "three_way"
+    embedding_scale: bool = True
+    embedding_norm: bool = False
+    output_scale: bool = False
+    output_bias: bool = False
+    decoder_mixer: Literal["attention", "ssru"] = "attention"
+
+
+class DecoderConfig(LayerConfig):
+    """A decoder-only (GPT-type) language model; the defaults are GPT-2's 124M.
+
+    `tied` makes one matrix of embedding and output projection. `window` lets a token attend to
+    the last so many tokens, itself included (0: all), in the layers from number `window_from`
+    on, counted from 0. The other switches are those of `TransformerConfig`.
+
+    Source: Radford et al. 2019, "Language models are unsupervised multitask learners".
+    """
+
+    d_model: int = Field(default=768, ge=1)
+    num_heads: int = Field(default=12, ge=1)
+    d_ff: int = Field(default=3072, ge=1)
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1)
+    norm_position: Literal["post", "pre"] = "pre"
+    feed_forward: FeedForwardKind = "gelu_tanh"
+    positions: PositionsConfig = LearnedConfig(max_positions=1024)
+    num_layers: int = Field(default=12, ge=1)
+    tied: bool = True
+    window: int = Field(default=0, ge=0)
+    window_from: int = Field(default=0, ge=0)
+    embedding_scale: bool = False
+    embedding_norm: bool = False
+    output_bias: bool = False
+
+
+class EncoderConfig(LayerConfig):
+    """An encoder-only (BERT-type) model; the defaults are BERT base.
+
+    `token_types` is the number of kinds of segments that an embedding tells apart (0: none).
+    `prediction_head` is what fills masked tokens: a dense layer, the activation, a norm, then
+    the embedding's matrix and a bias. `pooler` is a dense layer with tanh on the first token.
+    The other switches are those of `TransformerConfig`.
+
+    Source: Devlin et al. 2018, arXiv:1810.04805.
+    """
+
+    d_model: int = Field(default=768, ge=1)
+    num_heads: int = Field(default=12, ge=1)
+    d_ff: int = Field(default=3072, ge=1)
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1)
+    norm: NormConfig = LayerNormConfig(eps=1e-12)
+    feed_forward: FeedForwardKind = "gelu"
+    positions: PositionsConfig = LearnedConfig(max_positions=512)
+    num_layers: int = Field(default=12, ge=1)
+    token_types: int = Field(default=0, ge=0)
+    embedding_scale: bool = False
+    embedding_norm: bool = True
+    prediction_head: bool = True
+    pooler: bool = False
+
+
+ModelConfig = TransformerConfig | DecoderConfig | EncoderConfig

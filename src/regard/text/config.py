@@ -10,14 +10,16 @@ Paths = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class VocabularyConfig(Settings):
-    """A subword vocabulary trained from the training data.
+    """A vocabulary trained from the training data.
 
-    `size` counts every entry, control tokens and the 256 bytes included. `joint` trains one
-    vocabulary on both sides; otherwise each side gets one of `size`. `bpe_dropout` is the chance
-    that a merge is skipped while training (arXiv:1910.13267).
+    `bpe` and `unigram` are of subwords; `char` has every character of the training text, at most
+    `size`, and cuts others into bytes; `foreign` came with a checkpoint from elsewhere. `size`
+    counts every entry, control tokens and the 256 bytes included. `joint` trains one vocabulary
+    on both sides; otherwise each side gets one of `size`. `bpe_dropout` is the chance that a
+    merge is skipped while training (arXiv:1910.13267).
     """
 
-    kind: Literal["bpe", "unigram"] = "bpe"
+    kind: Literal["bpe", "unigram", "char", "foreign"] = "bpe"
     size: int = Field(default=37_000, ge=260, le=1_000_000)
     joint: bool = True
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -71,4 +73,58 @@ class DataConfig(Settings):
             raise ValueError("valid_source and valid_target go together")
         if self.valid_source and self.valid_tsv:
             raise ValueError("give valid_source and valid_target, or valid_tsv, not both")
+        return self
+
+
+class TextConfig(Settings):
+    """Plain text, for a model of one side: files, plain, .gz, .xz or .zst.
+
+    `documents` says where a document ends: at the end of its `file`, at every `line`, or at
+    every `blank` line. No token attends to another document. A document of more than
+    `max_tokens` tokens is cut into windows of that many.
+
+    Without `valid_text` the share `valid_share` is held out: whole documents, chosen by a hash of
+    their text, or where each file is a document its last part.
+    """
+
+    text: Paths = ()
+    valid_text: str = ""
+    documents: Literal["file", "line", "blank"] = "file"
+    valid_share: float = Field(default=0.1, gt=0, lt=1)
+    max_tokens: int = Field(default=256, ge=2)
+
+
+class LabelsConfig(Settings):
+    """Text with labels, to classify: files of `label<TAB>text`, plain, .gz, .xz or .zst.
+
+    `names` are the labels, in the order of the classes; left out, those of the training text,
+    sorted. Without `valid` the share `valid_share` of the lines is held out by a hash of the
+    text.
+    """
+
+    train: Paths = ()
+    valid: str = ""
+    valid_share: float = Field(default=0.1, gt=0, lt=1)
+    names: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
+class MaskingConfig(Settings):
+    """Which tokens an encoder has to fill in, drawn anew each time a text is seen.
+
+    Of all text tokens the share `rate` is chosen; of the chosen, the share `masked` becomes the
+    mask token, the share `random` a random token, and the rest stays as it is.
+
+    Source: Devlin et al. 2018, arXiv:1810.04805, section 3.1; drawn anew: arXiv:1907.11692.
+    """
+
+    rate: float = Field(default=0.15, gt=0, lt=1)
+    masked: float = Field(default=0.8, ge=0, le=1)
+    random: float = Field(default=0.1, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Self:
+        if self.masked + self.random > 1:
+            raise ValueError(
+                f"masked = {self.masked} and random = {self.random} are together more than 1"
+            )
         return self

@@ -1,0 +1,31 @@
+"""How a language model goes on with a text."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from regard.settings import Settings
+
+
+class GenerationConfig(Settings):
+    """How to draw the next token, and when to stop.
+
+    The log-probability of a token that occurs already, in the prompt or after it, is first
+    multiplied by `repetition_penalty` (arXiv:1909.05858). Then they are divided by
+    `temperature` (0 is greedy: the likeliest token, always), the `top_k` likeliest stay (0: all),
+    of these as few as have together the share `top_p`, and of these the ones at least `min_p`
+    times as likely as the likeliest.
+
+    It ends at the end token, after `max_tokens` tokens, or at the first of the strings of `stop`,
+    which is not part of the result.
+    """
+
+    max_tokens: int = Field(default=256, ge=1)
+    samples: int = Field(default=1, ge=1)
+    temperature: float = Field(default=1.0, ge=0)
+    top_k: int = Field(default=0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    stop: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    seed: int = Field(default=1, ge=0)
