@@ -131,7 +131,7 @@ def test_doctor_says_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> 
 REFUSALS = {
     "trian": (
         'error: Unknown command "trian". Did you mean "train"? Available commands: '
-        "recipe, demo, train, translate, score, evaluate, average, info, ...\n"
+        "demo, train, translate, evaluate, score, average, info, doctor, ...\n"
     ),
     "train": 'error: Command "train" parameter RECIPE requires an argument.\n',
     "translate x --beam a": ('error: Invalid value for --beam: unable to convert "a" into int.\n'),

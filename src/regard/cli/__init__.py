@@ -1,0 +1,47 @@
+"""The command line: parses, calls and prints; the work is done in the rooms that it calls."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from cyclopts import App, Parameter
+
+import regard
+from regard.cli.inspection import doctor, info, list_recipes, show
+from regard.cli.training import average, demo, train
+from regard.cli.translation import evaluate, score, translate
+from regard.exits import run_guarded
+
+# Only what a command needs is imported, inside the command: --help must not wait for torch.
+
+# Every command, in the order in which --help names them.
+COMMANDS: list[Callable[..., None]] = [
+    demo, train, translate, evaluate, score, average, info, doctor,
+]  # fmt: skip
+
+app = App(
+    name="regard",
+    help="Trains a Transformer on raw text, and works with it.",
+    version=regard.__version__,
+    help_format="plaintext",
+    default_parameter=Parameter(negative=(), show_default=False),
+    suppress_keyboard_interrupt=False,
+    result_action="return_none",
+)
+app.register_install_completion_command(
+    help="Install completion for this shell (bash, zsh, fish), and say where.",
+    result_action="return_none",
+)
+for place, command in enumerate(COMMANDS, 1):
+    app.command(command, sort_key=place)
+recipe_app = App(
+    name="recipe", help="List the recipes, or write one out.", sort_key=len(COMMANDS) + 1
+)
+recipe_app.command(list_recipes, name="list")
+recipe_app.command(show)
+app.command(recipe_app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, that of the process if none is given, and return its exit code."""
+    tokens = sys.argv[1:] if arguments is None else list(arguments)
+    return run_guarded(lambda: app(tokens, print_error=False, exit_on_error=False))

@@ -1,0 +1,73 @@
+"""What several commands share: options, how they complete, and how they become recipe keys."""
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+from cyclopts.completion import CompletionContext
+from cyclopts.types import PositiveInt
+
+DATA = Group("Data", sort_key=1)
+SEARCH = Group("Search", sort_key=2)
+FILES = Group("Files", sort_key=3)
+
+
+def _complete_recipe(context: CompletionContext) -> list[str]:
+    """The recipes that there are, and the files and folders that the word may become."""
+    from regard.recipes.load import preset_names
+
+    head, slash, tail = context.incomplete.rpartition("/")
+    folder = Path(head + slash or ".")
+    paths = sorted(folder.glob(f"{glob.escape(tail)}*")) if folder.is_dir() else []
+    names = [f"{head}{slash}{path.name}{'/' * path.is_dir()}" for path in paths]
+    return preset_names() + [name for name in names if tail or not name.startswith(".")]
+
+
+def _complete_key(_context: CompletionContext) -> list[str]:
+    from regard.recipes.keys import recipe_keys
+
+    return [f"{key}=" for key in recipe_keys()]
+
+
+def _complete_decoding_key(context: CompletionContext) -> list[str]:
+    return [key for key in _complete_key(context) if key.startswith("decoding.")]
+
+
+Name = Annotated[str, Parameter(completer=_complete_recipe)]
+Set = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        completer=_complete_key,
+        metavar="KEY=VALUE",
+        help="Change a key of the recipe, such as training.max_steps=100. May be repeated.",
+    ),
+]
+SetDecoding = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        completer=_complete_decoding_key,
+        metavar="KEY=VALUE",
+        help="Change a decoding key, such as decoding.coverage=0.2. May be repeated.",
+    ),
+]
+Files = Annotated[tuple[Path, ...], Parameter(consume_multiple=True, group=DATA)]
+DataFile = Annotated[Path | None, Parameter(group=DATA)]
+Ensemble = Annotated[tuple[Path, ...], Parameter(consume_multiple=True, group=FILES)]
+Search = Parameter(group=SEARCH)
+File = Annotated[Path | None, Parameter(group=FILES)]
+Threads = Annotated[
+    PositiveInt | None, Parameter(help="CPU threads to use. Default: all cores usable.")
+]
+Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
+
+
+def overrides_of(options: dict[str, object], changes: Sequence[str]) -> list[str]:
+    """The options that stand for recipe keys as `key=value`, then what `--set` says."""
+    from regard.recipes.write import toml_value
+
+    given = [(key, value) for key, value in options.items() if value is not None]
+    return [f"{key}={toml_value(value)}" for key, value in given] + list(changes)

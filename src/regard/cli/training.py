@@ -1,0 +1,143 @@
+"""The commands that make a model: demo, train, average."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveFloat, PositiveInt
+
+from regard.cli.options import DataFile, Files, Name, Set, overrides_of
+
+
+def demo(
+    *,
+    out: Path = Path("runs/demo"),
+    minutes: PositiveFloat = 8.0,
+    set_: Set = (),
+) -> None:
+    """Train, evaluate and try out a translator on the corpus that comes with regard.
+
+    Nothing is downloaded. Takes under ten minutes on two cores.
+
+    Args:
+        out: The run folder to write. Default: runs/demo.
+        minutes: How long to train at most. Default: 8.
+    """
+    from regard.signals import load_torch
+
+    load_torch()
+    from regard.demo import run_demo
+
+    print(run_demo(out, minutes=minutes, overrides=list(set_)))
+
+
+def train(
+    recipe: Name,
+    /,
+    *,
+    source: Files = (),
+    target: Files = (),
+    tsv: Files = (),
+    valid_source: DataFile = None,
+    valid_target: DataFile = None,
+    valid_tsv: DataFile = None,
+    out: Path | None = None,
+    set_: Set = (),
+    resume: bool = False,
+    init: Path | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Train a model as a recipe says.
+
+    Text is two line-aligned files, or a TSV file, plain or .gz, .xz or .zst.
+    Without validation files some of the training pairs are held out.
+    A data option stands for the recipe key of that name (--source: data.source).
+
+    Args:
+        recipe: A recipe's name (see regard recipe list), a TOML file, or a run folder.
+        source: Source text. May be repeated, and may name several files.
+        target: Target text, line by line the translation of the source.
+        tsv: Both sides in one file, a tab between them. Instead of source and target.
+        valid_source: Source text to validate with.
+        valid_target: Target text to validate with.
+        valid_tsv: Both sides to validate with.
+        out: The run folder to write. Default: runs/ and the recipe's name.
+        resume: Go on with the run folder given, exactly where it stopped.
+        init: Start from this run folder's weights and vocabulary (fine-tuning).
+        dry_run: Try out every part for a moment, and predict memory and time.
+    """
+    from regard.recipes.load import load_recipe
+    from regard.signals import load_torch
+
+    training = {"source": source, "target": target, "tsv": tsv}
+    validation = {"source": valid_source, "target": valid_target, "tsv": valid_tsv}
+    data: dict[str, object] = {
+        **{f"data.{key}": [str(path) for path in paths] or None for key, paths in training.items()},
+        **{f"data.valid_{key}": path and str(path) for key, path in validation.items()},
+    }
+    overrides = overrides_of(data, set_)
+    if resume:
+        _refuse_with_resume(out=out, init=init, dry_run=dry_run)
+        load_torch()
+        from regard.recipes.run import resume as resume_run
+
+        resume_run(Path(recipe), overrides)
+        return
+    if init:
+        _refuse_with_init(set_)
+    loaded = load_recipe(recipe, overrides)  # first, for a mistake must not wait for torch
+    load_torch()
+    from regard.recipes.run import train as train_run
+
+    out = out or Path("runs") / Path(recipe).resolve().name.removesuffix(".toml")
+    train_run(loaded, out, init=init, dry_run=dry_run)
+
+
+def _refuse_with_init(changes: Sequence[str]) -> None:
+    from regard.errors import RegardError
+
+    for change in changes:
+        key = change.partition("=")[0].strip()
+        if key.partition(".")[0] == "vocabulary" and key != "vocabulary.bpe_dropout":
+            raise RegardError(
+                "has no effect with --init: the vocabulary comes from that run",
+                where=f"--set {key}",
+            )
+
+
+def _refuse_with_resume(**options: object) -> None:
+    from regard.errors import RegardError
+
+    for name, value in options.items():
+        if value:
+            raise RegardError(
+                "cannot go with --resume",
+                where=f"--{name.replace('_', '-')}",
+                hint="regard train RUN --resume goes on in the run folder RUN as it was.",
+            )
+
+
+def average(
+    run: Path,
+    /,
+    *,
+    last: PositiveInt | None = None,
+    steps: Annotated[tuple[PositiveInt, ...], Parameter(consume_multiple=True)] = (),
+    out: Path | None = None,
+    undo: bool = False,
+) -> None:
+    """Average the weights of several checkpoints of a run into the model to translate with.
+
+    The model that training wrote is kept beside it, as model.trained.safetensors.
+
+    Args:
+        run: The run folder whose checkpoints are averaged.
+        last: Average the last so many checkpoints. Default: 5.
+        steps: Average the checkpoints of these steps instead.
+        out: A run folder to write, which leaves the run as it is.
+        undo: Bring back the model that training wrote.
+    """
+    from regard.serving import commands
+
+    commands.average(run, last=last, steps=list(steps), out=out, undo=undo)
