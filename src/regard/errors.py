@@ -46,6 +46,10 @@ class ModelError(RegardError):
     """A model cannot honour what is asked of it: a length, a vocabulary, a kind of attention."""
 
 
+class CheckpointError(RegardError):
+    """A checkpoint from elsewhere is missing, damaged, or holds what no model here can honour."""
+
+
 class DivergenceError(RegardError):
     """Training met a loss or gradient that is not a finite number."""
 

@@ -1,0 +1,1 @@
+"""Checkpoints from elsewhere, one family a file: a table of names, and their settings as ours."""

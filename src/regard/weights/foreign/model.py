@@ -1,0 +1,38 @@
+"""What a checkpoint from elsewhere is, once it is read: our settings, our names, its vocabularies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from regard.models.config import ModelConfig
+from regard.shapes import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignModel:
+    """A model that was trained elsewhere, as one of ours.
+
+    Args:
+        family: which of our models it is.
+        config: what it is made of.
+        weights: its weights by our names, in float32.
+        vocabularies: of source and target, as a run folder keeps them; the second is None where
+            one serves both. None where the checkpoint came without.
+        origin: what it is and where it came from, for a person.
+        max_tokens: the most tokens of a text that it was made for.
+        decoding: settings of its search or generation, by the keys of our configs.
+        embedding: how it makes a vector of a text (`pooling`, `normalize`).
+        labels: the names of its classes, in order; empty where it has none.
+        notes: what was left out of it or is done otherwise here, a sentence each.
+    """
+
+    family: Literal["seq2seq", "decoder", "encoder"]
+    config: ModelConfig
+    weights: Mapping[str, Tensor]
+    vocabularies: tuple[bytes, bytes | None] | None
+    origin: str
+    max_tokens: int = 512
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Mapping[str, Any] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
