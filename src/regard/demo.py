@@ -11,7 +11,7 @@ from regard.durations import duration
 from regard.errors import command
 from regard.evaluation.judge import Judgement
 from regard.recipes.assembly import assemble
-from regard.recipes.load import load_recipe
+from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe
 from regard.recipes.run import PREPARED_TEXT, train_in
 from regard.recipes.summary import write_run_report
@@ -61,7 +61,7 @@ def run_demo(
     """
     reporter = reporter or make_reporter()
     started = time.perf_counter()
-    recipe = load_recipe("demo", [*_data_keys(out / TEXT), *overrides])
+    recipe = load_recipe_of(Recipe, "demo", [*_data_keys(out / TEXT), *overrides])
     asked = [override.partition("=")[0].strip() for override in overrides]
     with Interrupts() as interrupts, RunFolder.create(out) as folder:
         counts = write_splits(out / TEXT)
@@ -78,7 +78,7 @@ def run_demo(
         if "training.max_steps" not in asked:
             steps = _steps_that_fit(minutes, trial)
         planned = [f"{key}={value}" for key, value in _plan(recipe, steps).items()]
-        recipe = load_recipe("demo", [*_data_keys(out / TEXT), *planned, *overrides])
+        recipe = load_recipe_of(Recipe, "demo", [*_data_keys(out / TEXT), *planned, *overrides])
         reporter.say(_announcement(recipe, trial))
         assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=lambda _: None)
         train_in(folder, assembly, reporter=reporter, interrupts=interrupts)

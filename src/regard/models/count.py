@@ -1,12 +1,28 @@
 """How many parameters a model has, in closed form and without building it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from regard.errors import ModelError
-from regard.models.config import TransformerConfig
-from regard.nn.config import LayerNormConfig, LearnedConfig, RMSNormConfig, SinusoidalConfig
+from regard.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    LayerConfig,
+    ModelConfig,
+    TransformerConfig,
+)
+from regard.nn.config import (
+    GATED,
+    AlibiConfig,
+    LayerNormConfig,
+    LearnedConfig,
+    NoPositionsConfig,
+    RelativeConfig,
+    RMSNormConfig,
+    RotaryConfig,
+    SinusoidalConfig,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +57,13 @@ def check_vocabularies(
         )
 
 
-def parameter_count(
-    config: TransformerConfig, source_vocabulary: int, target_vocabulary: int
-) -> int:
-    """The parameters of the model, a tied matrix counted once.
+def parameter_count(config: ModelConfig, *vocabularies: int, classes: int = 0) -> int:
+    """The parameters of the model, a tied matrix counted once; arguments as `parameter_table`.
 
     Raises:
         ModelError: three-way tying with vocabularies of two sizes.
     """
-    return total_parameters(parameter_table(config, source_vocabulary, target_vocabulary))
+    return total_parameters(parameter_table(config, *vocabularies, classes=classes))
 
 
 def total_parameters(parts: Iterable[Part]) -> int:
@@ -57,21 +71,83 @@ def total_parameters(parts: Iterable[Part]) -> int:
     return sum(part.parameters for part in parts)
 
 
-def parameter_table(
-    config: TransformerConfig, source_vocabulary: int, target_vocabulary: int
-) -> list[Part]:
+def parameter_table(config: ModelConfig, *vocabularies: int, classes: int = 0) -> list[Part]:
     """The parts of the model in the order of the data, each with its shape and parameters.
+
+    Args:
+        config: the model.
+        vocabularies: how many ids: of source and target for an encoder-decoder, else one number.
+        classes: how many classes an encoder tells.
 
     Raises:
         ModelError: three-way tying with vocabularies of two sizes.
     """
+    match config:
+        case TransformerConfig():
+            return _encoder_decoder(config, *vocabularies)
+        case DecoderConfig():
+            return _decoder(config, *vocabularies)
+        case EncoderConfig():
+            return _encoder(config, *vocabularies, classes=classes)
+        case _ as never:
+            assert_never(never)
+
+
+def _encoder_decoder(
+    config: TransformerConfig, source_vocabulary: int, target_vocabulary: int
+) -> list[Part]:
     check_vocabularies(config, source_vocabulary, target_vocabulary)
+    ssru = config.decoder_mixer == "ssru"
     return [
         *_embeddings(config, source_vocabulary, target_vocabulary),
-        *_positions(config),
-        *_stack(config, "encoder", config.encoder_layers, ["self-attention"]),
-        *_stack(config, "decoder", config.decoder_layers, ["self-attention", "cross-attention"]),
+        *_positions(config, copies=2),
+        *([_norms(config, "embedding norms", 2)] if config.embedding_norm else []),
+        *_stack(config, "encoder", config.encoder_layers, [_attention(config, "self-attention")]),
+        *_stack(
+            config,
+            "decoder",
+            config.decoder_layers,
+            [
+                _ssru(config) if ssru else _attention(config, "self-attention"),
+                _attention(config, "cross-attention"),
+            ],
+        ),
+        *([_vector("output bias", target_vocabulary)] if config.output_bias else []),
     ]
+
+
+def _decoder(config: DecoderConfig, vocabulary: int) -> list[Part]:
+    width = config.d_model
+    tied, untied = ["embedding = projection"], ["embedding", "projection"]
+    return [
+        *(_matrix(name, vocabulary, width) for name in (tied if config.tied else untied)),
+        *_positions(config, copies=1),
+        *([_norms(config, "embedding norm", 1)] if config.embedding_norm else []),
+        *_stack(config, "", config.num_layers, [_attention(config, "self-attention")]),
+        *([_vector("output bias", vocabulary)] if config.output_bias else []),
+    ]
+
+
+def _encoder(config: EncoderConfig, vocabulary: int, *, classes: int) -> list[Part]:
+    width = config.d_model
+    parts = [_matrix("embedding = prediction", vocabulary, width)]
+    if not config.prediction_head:
+        parts = [_matrix("embedding", vocabulary, width)]
+    if config.token_types:
+        parts.append(_matrix("type embedding", config.token_types, width))
+    parts += _positions(config, copies=1)
+    if config.embedding_norm:
+        parts.append(_norms(config, "embedding norm", 1))
+    parts += _stack(config, "", config.num_layers, [_attention(config, "self-attention")])
+    if config.prediction_head:
+        parts.append(_matrix("prediction dense", width, width, bias=True))
+        parts.append(_norms(config, "prediction norm", 1))
+        parts.append(_vector("prediction bias", vocabulary))
+    if config.pooler:
+        parts.append(_matrix("pooler", width, width, bias=True))
+    if classes:
+        parts.append(_matrix("classifier", classes, width, bias=True))
+    return parts
 
 
 def _embeddings(
@@ -93,65 +169,77 @@ def _embeddings(
             ]
         case _ as never:
             assert_never(never)
-    width = config.d_model
-    return [
-        Part(name=name, shape=f"{size} x {width}", each=size * width, copies=1)
-        for name, size in tables
-    ]
+    return [_matrix(name, size, config.d_model) for name, size in tables]
 
 
-def _positions(config: TransformerConfig) -> list[Part]:
+def _positions(config: LayerConfig, *, copies: int) -> list[Part]:
     match config.positions:
-        case SinusoidalConfig():
+        case NoPositionsConfig() | SinusoidalConfig() | RotaryConfig() | AlibiConfig():
             return []
-        case LearnedConfig(max_positions=size):
-            width = config.d_model
-            shape = f"{size} x {width}"
-            return [Part(name="positions", shape=shape, each=size * width, copies=2)]
+        case LearnedConfig(max_positions=rows):
+            return [_matrix("positions", rows, config.d_model, copies=copies)]
+        case RelativeConfig(buckets=rows):
+            return [_matrix("positions", rows, config.num_heads, copies=copies)]
         case _ as never:
             assert_never(never)
 
 
-def _stack(config: TransformerConfig, stack: str, layers: int, attentions: list[str]) -> list[Part]:
+def _stack(config: LayerConfig, stack: str, layers: int, mixers: list[Part]) -> list[Part]:
+    """The parts of a stack of layers, whose mixers are given once each."""
+    inner = [*mixers, _feed_forward(config)]
+    norms = layers * len(inner) + (config.norm_position == "pre")
+    parts = [*(replace(part, copies=layers) for part in inner), _norms(config, "norms", norms)]
+    return [replace(part, name=f"{stack} {part.name}".strip()) for part in parts]
+
+
+def _attention(config: LayerConfig, name: str) -> Part:
     width = config.d_model
-    projected = config.num_heads * (2 * config.key_dim + config.value_dim)
+    projected = config.num_heads * config.key_dim
+    projected += config.kv_heads * (config.key_dim + config.value_dim)
     joined = config.num_heads * config.value_dim
-    attention = width * projected + joined * width
+    each = width * projected + joined * width
     if config.attention_bias:
-        attention += projected + width
-    shape = f"{projected} x {width}, {width} x {joined}"
-    parts = [
-        Part(name=f"{stack} {name}", shape=shape, each=attention, copies=layers)
-        for name in attentions
-    ]
-    shape, each = _feed_forward(config)
-    parts.append(Part(name=f"{stack} feed-forward", shape=shape, each=each, copies=layers))
-    copies = layers * (len(attentions) + 1)
-    if config.norm_position == "pre":
-        copies += 1
-    shape, each = _norm(config)
-    parts.append(Part(name=f"{stack} norms", shape=shape, each=each, copies=copies))
-    return parts
+        each += projected
+    if config.output_has_bias:
+        each += width
+    return Part(name=name, shape=f"{projected} x {width}, {width} x {joined}", each=each, copies=1)
 
 
-def _feed_forward(config: TransformerConfig) -> tuple[str, int]:
-    """Two matrices with biases, or the three of the gated form without."""
+def _ssru(config: TransformerConfig) -> Part:
+    width = config.d_model
+    return Part(
+        name="SSRU", shape=f"2 x ({width} x {width})", each=2 * width * width + width, copies=1
+    )
+
+
+def _feed_forward(config: LayerConfig) -> Part:
+    """Two matrices, of which the first is double in the gated forms, and biases if any."""
     width, inner = config.d_model, config.d_ff
-    match config.feed_forward:
-        case "relu" | "gelu":
-            return f"{inner} x {width}, {width} x {inner}", 2 * width * inner + inner + width
-        case "swiglu":
-            return f"{2 * inner} x {width}, {width} x {inner}", 3 * width * inner
-        case _ as never:
-            assert_never(never)
+    rows = 2 * inner if config.feed_forward in GATED else inner
+    each = rows * width + width * inner
+    if config.feed_forward_has_bias:
+        each += rows + width
+    return Part(
+        name="feed-forward", shape=f"{rows} x {width}, {width} x {inner}", each=each, copies=1
+    )
 
 
-def _norm(config: TransformerConfig) -> tuple[str, int]:
+def _norms(config: LayerConfig, name: str, copies: int) -> Part:
     """Gain and bias, or gain only."""
+    width = config.d_model
     match config.norm:
         case LayerNormConfig():
-            return f"2 x {config.d_model}", 2 * config.d_model
+            return Part(name=name, shape=f"2 x {width}", each=2 * width, copies=copies)
         case RMSNormConfig():
-            return f"{config.d_model}", config.d_model
+            return Part(name=name, shape=f"{width}", each=width, copies=copies)
         case _ as never:
             assert_never(never)
+
+
+def _matrix(name: str, rows: int, columns: int, *, bias: bool = False, copies: int = 1) -> Part:
+    each = rows * columns + (rows if bias else 0)
+    return Part(name=name, shape=f"{rows} x {columns}", each=each, copies=copies)
+
+
+def _vector(name: str, size: int) -> Part:
+    return Part(name=name, shape=f"{size}", each=size, copies=1)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.models.config import TransformerConfig
+from regard.models.config import ModelConfig, TransformerConfig
 from regard.models.count import Part, parameter_table, total_parameters
 from regard.recipes.load import load_recipe, preset_names
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import AnyRecipe, EncoderRecipe, Recipe
 from regard.signals import load_torch
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
@@ -19,11 +19,12 @@ class Description:
     """A model, trained or not yet, as `regard info` shows it.
 
     `origin` says where it is from, and `notes` how its weights came about (empty for a recipe).
+    A model of one side has its one vocabulary for both.
     """
 
     name: str
     origin: str
-    recipe: Recipe
+    recipe: AnyRecipe
     source_vocabulary: int
     target_vocabulary: int
     parts: list[Part]
@@ -67,9 +68,21 @@ def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
         recipe=recipe,
         source_vocabulary=source_vocabulary,
         target_vocabulary=target_vocabulary,
-        parts=parameter_table(recipe.model, source_vocabulary, target_vocabulary),
+        parts=parts_of(recipe, source_vocabulary, target_vocabulary),
         notes=notes,
     )
+
+
+def parts_of(recipe: AnyRecipe, source_vocabulary: int, target_vocabulary: int) -> list[Part]:
+    """The parts of a recipe's model, with vocabularies of these sizes.
+
+    Raises:
+        ModelError: three-way tying with vocabularies of two sizes.
+    """
+    if isinstance(recipe, Recipe):
+        return parameter_table(recipe.model, source_vocabulary, target_vocabulary)
+    classes = len(recipe.labels.names) if isinstance(recipe, EncoderRecipe) else 0
+    return parameter_table(recipe.model, source_vocabulary, classes=classes)
 
 
 def to_json(description: Description) -> str:
@@ -79,6 +92,7 @@ def to_json(description: Description) -> str:
             "name": description.name,
             "origin": description.origin,
             "description": description.recipe.description,
+            "family": description.recipe.family,
             "parameters": description.parameters,
             "source_vocabulary": description.source_vocabulary,
             "target_vocabulary": description.target_vocabulary,
@@ -120,18 +134,27 @@ def format_description(description: Description) -> str:
 def _vocabulary(description: Description) -> str:
     kind = description.recipe.vocabulary.kind
     source, target = description.source_vocabulary, description.target_vocabulary
+    if not isinstance(description.recipe, Recipe):
+        return f"{source:,} entries, {kind}"
     if description.recipe.vocabulary.joint:
         return f"{source:,} entries, {kind}, of source and target together"
     return f"{source:,} entries for the source, {target:,} for the target, {kind}"
 
 
-def _model(model: TransformerConfig) -> str:
+def _model(model: ModelConfig) -> str:
+    shared = "" if model.kv_heads == model.num_heads else f", {model.kv_heads} of keys and values"
     return (
-        f"{model.encoder_layers} encoder and {model.decoder_layers} decoder layers, "
-        f"d_model {model.d_model}, {model.num_heads} heads of d_k {model.key_dim} and "
-        f"d_v {model.value_dim}, d_ff {model.d_ff} ({model.feed_forward}), "
+        f"{_layers(model)}, d_model {model.d_model}, {model.num_heads} heads{shared} "
+        f"of d_k {model.key_dim} and d_v {model.value_dim}, d_ff {model.d_ff} "
+        f"({model.feed_forward}), "
         f"{model.norm_position}-norm ({model.norm.kind}), {model.positions.kind} positions"
     )
+
+
+def _layers(model: ModelConfig) -> str:
+    if isinstance(model, TransformerConfig):
+        return f"{model.encoder_layers} encoder and {model.decoder_layers} decoder layers"
+    return f"{model.num_layers} layers"
 
 
 def _table(description: Description) -> list[str]:

@@ -11,32 +11,37 @@ from pydantic_core import ErrorDetails
 
 from regard.errors import RecipeError
 from regard.recipes.keys import is_union, kinds, recipe_keys, table_of
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import FAMILIES, AnyRecipe
 from regard.recipes.write import toml_value
 
 _LONGEST_VALUE = 60
 
 
-def explain(error: ValidationError, *, source: str, changed: Sequence[str]) -> RecipeError:
+def explain(
+    error: ValidationError, recipe: type[AnyRecipe], *, source: str, changed: Sequence[str]
+) -> RecipeError:
     """One error for all that pydantic found.
 
     Args:
         error: what pydantic raised for a whole recipe.
+        recipe: the class of that recipe.
         source: the file or preset that was read.
         changed: the dotted keys that `--set` laid over it.
     """
-    mistakes = {_mistake(detail, source, changed): None for detail in error.errors()}
+    mistakes = {_mistake(detail, recipe, source, changed): None for detail in error.errors()}
     if len(mistakes) == 1:
         ((where, problem),) = mistakes
         return RecipeError(problem, where=where)
     return RecipeError("\n".join(f"{where}: {problem}" for where, problem in mistakes))
 
 
-def _mistake(detail: ErrorDetails, source: str, changed: Sequence[str]) -> tuple[str, str]:
+def _mistake(
+    detail: ErrorDetails, recipe: type[AnyRecipe], source: str, changed: Sequence[str]
+) -> tuple[str, str]:
     """Where one mistake is, and what it is."""
-    key, field, model, kind = _locate(detail["loc"])
+    key, field, model, kind = _locate(detail["loc"], recipe)
     if detail["type"] == "extra_forbidden":
-        problem = _unknown_key(key, model, kind)
+        problem = _unknown_key(key, recipe, model, kind)
     elif detail["type"] == "value_error":
         problem = str(detail["ctx"]["error"])
     elif field is not None and detail["type"] == "union_tag_invalid":
@@ -52,14 +57,14 @@ def _mistake(detail: ErrorDetails, source: str, changed: Sequence[str]) -> tuple
 
 
 def _locate(
-    loc: tuple[int | str, ...],
+    loc: tuple[int | str, ...], recipe: type[AnyRecipe]
 ) -> tuple[str, FieldInfo | None, type[BaseModel], str | None]:
     """The dotted key of a place, its field, and the config (and its kind) that it is in.
 
     Pydantic's places hold the kind of a union between two keys, and end with positions in a
     list; neither is part of a key.
     """
-    model: type[BaseModel] = Recipe
+    model: type[BaseModel] = recipe
     field: FieldInfo | None = None
     kind: str | None = None
     names: list[str] = []
@@ -102,19 +107,29 @@ def where_together(key: str, problem: str, source: str, changed: Sequence[str]) 
     return f"{source}: {key}" if key else source
 
 
-def _unknown_key(key: str, model: type[BaseModel], kind: str | None) -> str:
+def _unknown_key(
+    key: str, recipe: type[AnyRecipe], model: type[BaseModel], kind: str | None
+) -> str:
     """What to say of a key that its table does not have."""
     table, _, name = key.rpartition(".")
     prefix = f"{table}." if table else ""
     own = list(model.model_fields)
-    elsewhere = [known for known in recipe_keys() if known.rpartition(".")[2] == name]
+    keys = recipe_keys(recipe)
+    elsewhere = [known for known in keys if known.rpartition(".")[2] == name]
     if kind is not None and key in elsewhere:
         return f'unknown key for kind = "{kind}"; it has {", ".join(own)}'
+    if theirs := [
+        family
+        for family, other in FAMILIES.items()
+        if any(f"{known}.".startswith(f"{key}.") for known in recipe_keys(other))
+    ]:
+        this = recipe.model_fields["family"].default
+        return f'this key is for family = {_one_of(theirs)}, and this recipe is of "{this}"'
     if elsewhere:
         return f"unknown key; did you mean {' or '.join(elsewhere)}?"
     near = [f"{prefix}{match}" for match in difflib.get_close_matches(name, own, n=1)]
     if not near:
-        leaves = {known.rpartition(".")[2]: known for known in reversed(recipe_keys())}
+        leaves = {known.rpartition(".")[2]: known for known in reversed(keys)}
         near = [leaves[match] for match in difflib.get_close_matches(name, leaves, n=1)]
     if near:
         return f"unknown key; did you mean {near[0]}?"

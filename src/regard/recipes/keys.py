@@ -6,7 +6,7 @@ from typing import get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import FAMILIES
 
 
 def is_union(field: FieldInfo) -> bool:
@@ -27,9 +27,13 @@ def table_of(field: FieldInfo) -> type[BaseModel] | None:
     return None
 
 
-def recipe_keys() -> list[str]:
-    """Every dotted key that takes a value, those of every kind included, each once."""
-    return list(dict.fromkeys(_walk(Recipe, "")))
+def recipe_keys(recipe: type[BaseModel] | None = None) -> list[str]:
+    """Every dotted key that takes a value, those of every kind included, each once.
+
+    They are those of one family's recipe, or of all.
+    """
+    recipes = [recipe] if recipe is not None else list(FAMILIES.values())
+    return list(dict.fromkeys(key for each in recipes for key in _walk(each, "")))
 
 
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[str]:

@@ -4,15 +4,16 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.errors import RecipeError
 from regard.recipes.explain import explain, origin, where_together
-from regard.recipes.keys import is_union
-from regard.recipes.recipe import Recipe
+from regard.recipes.keys import is_union, kinds
+from regard.recipes.recipe import FAMILIES, AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
+from regard.recipes.write import toml_value
 from regard.weights.run_folder import RECIPE, RunFolder
 
 _PRESETS = Path(__file__).parent / "presets"
@@ -25,22 +26,36 @@ _TOO_DEEP = f"arrays and tables are nested more than {_DEEPEST} deep"
 
 Table = dict[str, Any]
 
+OneRecipe = TypeVar("OneRecipe", Recipe, DecoderRecipe, EncoderRecipe)
+
+# What a recipe of another family is good for, in words.
+_USES = {
+    "seq2seq": "It translates: see regard translate.",
+    "decoder": "It goes on with a text: see regard generate.",
+    "encoder": "It fills, classifies and embeds: see regard fill, classify and embed.",
+}
+
+# Names that stand for a preset.
+_ALIASES = {"gpt": "gpt-mini", "bert": "bert-mini"}
+
 
 def preset_names() -> list[str]:
-    """The names of the recipes that come with the package, smallest model first."""
+    """The names of the recipes that come with the package, by family, smallest model first."""
     order = ["tiny", "demo", "small", "base", "big"]
+    order += ["gpt-char", "gpt-mini", "llama-mini", "gpt2", "bert-mini", "bert-base"]
     found = {path.stem for path in _PRESETS.glob("*.toml")}
     return [name for name in order if name in found] + sorted(found - set(order))
 
 
 def load_recipe(
     name_or_path: str | Path, overrides: Sequence[str] = (), *, only: Sequence[str] = ()
-) -> Recipe:
+) -> AnyRecipe:
     """The recipe of a preset's name, of a TOML file, or of a run folder, with changes.
 
     A preset's name wins over a file of the same name; write `./base`, or give a `Path`, for the
-    file. What a recipe leaves out has the default, which is the paper's `base`. Paths in it are
-    relative to the current folder, as on the command line.
+    file. What a recipe leaves out has the default of its `family`, which is that of an
+    encoder-decoder, the paper's `base`, where it names none. Paths in it are relative to the
+    current folder, as on the command line.
 
     Args:
         name_or_path: a preset's name, a TOML file, or a run folder.
@@ -53,7 +68,7 @@ def load_recipe(
     Raises:
         RecipeError: there is no such recipe, or it has an unknown key, a wrong type or an
             impossible combination, one line a mistake; or `only` forbids a change, or a change
-            of `decoding` has no effect.
+            of `decoding` has no effect, or one is of the family.
         RunFolderError: it is a folder, and no run folder or a damaged one.
     """
     raw, source = _find(name_or_path)
@@ -65,18 +80,64 @@ def load_recipe(
     # Whether a preset is right by itself is not asked: what is laid over it may complete it.
     for values in (table, changes):
         _refuse_unbounded(values, source, changed)
-    merged = _merge(Recipe, Recipe().model_dump(), table)
-    merged = _merge(Recipe, merged, changes)
-    _refuse_without_effect(changes, merged, changed)
+    recipe = _family_of(table, changes, source)
+    merged = _merge(recipe, recipe().model_dump(), table)
+    merged = _merge(recipe, merged, changes)
+    if recipe is Recipe:
+        _refuse_without_effect(changes, merged, changed)
     try:
-        return Recipe.model_validate(merged)
+        return recipe.model_validate(merged)
     except ValidationError as error:
-        raise explain(error, source=source, changed=changed) from None
+        raise explain(error, recipe, source=source, changed=changed) from None
+
+
+def load_recipe_of(
+    kind: type[OneRecipe],
+    name_or_path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    only: Sequence[str] = (),
+) -> OneRecipe:
+    """As `load_recipe`, of one family alone: `load_recipe_of(DecoderRecipe, "runs/gpt")`.
+
+    Raises:
+        As `load_recipe`; and RecipeError if it is of another family.
+    """
+    recipe = load_recipe(name_or_path, overrides, only=only)
+    if isinstance(recipe, kind):
+        return recipe
+    wanted = kind.model_fields["family"].default
+    raise RecipeError(
+        f'this is of the family "{recipe.family}", and one of "{wanted}" is wanted',
+        where=str(name_or_path),
+        hint=_USES[recipe.family],
+    )
+
+
+def _family_of(table: Table, changes: Table, source: str) -> type[AnyRecipe]:
+    """The class of a recipe, by its `family`."""
+    family = table.get("family", "seq2seq")
+    for name, where in ((family, f"{source}: family"), (changes.get("family"), "--set family")):
+        if name is not None and name not in list(FAMILIES):
+            known = [f'"{known}"' for known in FAMILIES]
+            raise RecipeError(
+                f"expected {', '.join(known[:-1])} or {known[-1]}, got {toml_value(name)}",
+                where=where,
+            )
+    if changes.get("family", family) != family:
+        raise RecipeError(
+            f'the recipe is of the family "{family}", which cannot be changed',
+            where="--set family",
+            hint="Start from a recipe of that family: see regard recipe list.",
+        )
+    return FAMILIES[family]
 
 
 def _find(given: str | Path) -> tuple[bytes, str]:
     """The recipe's text, and what to call it in an error."""
     name_or_path = str(given)
+    if isinstance(given, str):
+        name_or_path = given = _ALIASES.get(given, given)
     if isinstance(given, str) and given in preset_names():
         return (_PRESETS / f"{name_or_path}.toml").read_bytes(), f"recipe {name_or_path}"
     path = Path(name_or_path)
@@ -239,8 +300,14 @@ def _merge(model: type[BaseModel], below: Mapping[str, Any], above: Mapping[str,
         if field is None or not isinstance(value, dict) or not isinstance(old, dict):
             merged[key] = value
         elif is_union(field):
-            same_kind = value.get("kind", old["kind"]) == old["kind"] if "kind" in old else True
-            merged[key] = {**old, **value} if same_kind else value
+            kind = value.get("kind", old.get("kind"))
+            member = kinds(field).get(kind) if isinstance(kind, str) else None
+            if member is None:
+                merged[key] = {**old, **value} if kind == old.get("kind") else value
+            elif kind == old.get("kind"):
+                merged[key] = _merge(member, old, value)
+            else:
+                merged[key] = _merge(member, member().model_dump(), value)
         elif field.annotation is DecodingConfig:
             merged[key] = changed_settings(old, value)
         elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

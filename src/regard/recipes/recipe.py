@@ -1,15 +1,26 @@
-"""The Recipe: everything that makes a run, in one frozen value."""
+"""The Recipe: everything that makes a run, in one frozen value; one class a family of models."""
 
-from typing import Self
+from collections.abc import Sequence
+from typing import Final, Literal, Self
 
 from pydantic import model_validator
 
 from regard.decoding.config import DecodingConfig
-from regard.models.config import TransformerConfig
-from regard.nn.config import LearnedConfig
+from regard.decoding.generation import GenerationConfig
+from regard.models.config import DecoderConfig, EncoderConfig, LayerConfig, TransformerConfig
+from regard.nn.config import LoraConfig
 from regard.settings import Settings
-from regard.text.config import DataConfig, VocabularyConfig
-from regard.training.config import TrainingConfig
+from regard.text.config import (
+    DataConfig,
+    LabelsConfig,
+    MaskingConfig,
+    TextConfig,
+    VocabularyConfig,
+)
+from regard.training.config import Metric, TrainingConfig
+
+# What a family's recipes leave out of `training` is not smoothed, and judged by its loss.
+_PLAIN: Final = TrainingConfig(label_smoothing=0.0, best_metric="loss")
 
 
 class Recipe(Settings):
@@ -20,12 +31,19 @@ class Recipe(Settings):
     """
 
     description: str = ""
+    family: Literal["seq2seq"] = "seq2seq"
     init: str = ""
     data: DataConfig = DataConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     model: TransformerConfig = TransformerConfig()
     training: TrainingConfig = TrainingConfig()
+    lora: LoraConfig = LoraConfig()
     decoding: DecodingConfig = DecodingConfig()
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """What a validation measures, and so what can be best."""
+        return ("loss", "perplexity", "bleu", "chrf")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -34,10 +52,126 @@ class Recipe(Settings):
                 'model.tying = "three_way" needs vocabulary.joint = true; '
                 'for two vocabularies set model.tying to "two_way" or "none"'
             )
-        positions, longest = self.model.positions, self.data.max_tokens + 1
-        if isinstance(positions, LearnedConfig) and positions.max_positions < longest:
+        _check_metric(self.training.best_metric, self.measured)
+        _check_length(self.model, self.data.max_tokens, 1, "the end token")
+        return self
+
+
+class DecoderRecipe(Settings):
+    """A run of a decoder-only (GPT-type) model: text, vocabulary, model, training, generation.
+
+    `init` is as in the recipe of an encoder-decoder.
+    """
+
+    description: str = ""
+    family: Literal["decoder"] = "decoder"
+    init: str = ""
+    data: TextConfig = TextConfig()
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    model: DecoderConfig = DecoderConfig()
+    training: TrainingConfig = _PLAIN
+    lora: LoraConfig = LoraConfig()
+    generation: GenerationConfig = GenerationConfig()
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """What a validation measures, and so what can be best."""
+        return ("loss", "perplexity")
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        _check_vocabulary(self.vocabulary)
+        _check_metric(self.training.best_metric, self.measured)
+        _check_length(self.model, self.data.max_tokens)
+        return self
+
+
+class EmbeddingConfig(Settings):
+    """How a text becomes one vector.
+
+    `pooling` takes the mean over its tokens, or the vector of the first (`cls`); `normalize`
+    brings it to length 1.
+    """
+
+    pooling: Literal["mean", "cls"] = "mean"
+    normalize: bool = True
+
+
+class EncoderRecipe(Settings):
+    """A run of an encoder-only (BERT-type) model, which fills masked tokens or tells classes.
+
+    With labels (`labels.train` or `labels.names`) it is a classifier; otherwise it is trained on
+    the text of `data`, to fill what `masking` hides. `init` is as in the recipe of an
+    encoder-decoder.
+    """
+
+    description: str = ""
+    family: Literal["encoder"] = "encoder"
+    init: str = ""
+    data: TextConfig = TextConfig()
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    model: EncoderConfig = EncoderConfig()
+    training: TrainingConfig = _PLAIN
+    lora: LoraConfig = LoraConfig()
+    masking: MaskingConfig = MaskingConfig()
+    labels: LabelsConfig = LabelsConfig()
+    embedding: EmbeddingConfig = EmbeddingConfig()
+
+    @property
+    def classifies(self) -> bool:
+        """Whether it tells classes, rather than fill masked tokens."""
+        return bool(self.labels.train or self.labels.names)
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """What a validation measures, and so what can be best."""
+        if self.classifies:
+            return ("loss", "accuracy", "f1")
+        return ("loss", "perplexity", "accuracy")
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        _check_vocabulary(self.vocabulary)
+        _check_metric(self.training.best_metric, self.measured)
+        _check_length(self.model, self.data.max_tokens)
+        if not self.classifies and self.data.text and not self.model.prediction_head:
             raise ValueError(
-                f"model.positions.max_positions = {positions.max_positions} is too few for "
-                f"data.max_tokens = {self.data.max_tokens} and the end token"
+                "model.prediction_head = false has nothing to fill masked tokens with; "
+                "set it to true, or give labels.train"
             )
         return self
+
+
+AnyRecipe = Recipe | DecoderRecipe | EncoderRecipe
+
+Family = Literal["seq2seq", "decoder", "encoder"]
+FAMILIES: Final[dict[Family, type[AnyRecipe]]] = {
+    "seq2seq": Recipe,
+    "decoder": DecoderRecipe,
+    "encoder": EncoderRecipe,
+}
+
+
+def _check_metric(metric: Metric, measured: Sequence[Metric]) -> None:
+    if metric not in measured:
+        names = [f'"{name}"' for name in measured]
+        raise ValueError(
+            f'training.best_metric = "{metric}" is not measured here; '
+            f"choose {', '.join(names[:-1])} or {names[-1]}"
+        )
+
+
+def _check_length(model: LayerConfig, max_tokens: int, more: int = 0, what: str = "") -> None:
+    longest = model.longest
+    if longest is not None and longest < max_tokens + more:
+        raise ValueError(
+            f"model.positions.max_positions = {longest} is too few for "
+            f"data.max_tokens = {max_tokens}" + (f" and {what}" if what else "")
+        )
+
+
+def _check_vocabulary(vocabulary: VocabularyConfig) -> None:
+    if vocabulary.bpe_dropout:
+        raise ValueError(
+            f"vocabulary.bpe_dropout = {vocabulary.bpe_dropout} is for recipes of translation only"
+        )

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import AnyRecipe
 
 
-def format_recipe(recipe: Recipe) -> str:
+def format_recipe(recipe: AnyRecipe) -> str:
     """The whole recipe as TOML text, each table under what its config says of itself."""
     return "\n".join(_lines(recipe, "")) + "\n"
 

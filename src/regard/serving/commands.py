@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError
-from regard.recipes.load import load_recipe
+from regard.recipes.load import load_recipe_of
+from regard.recipes.recipe import Recipe
 from regard.serving.outputs import open_output, refuse_same_file
 from regard.serving.windows import open_input
 from regard.signals import load_torch
@@ -229,7 +230,7 @@ def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> Decoding
     """Look at the run folders and options as far as that goes without torch."""
     for run in runs:
         RunFolder.open(run, model=False)
-    return load_recipe(runs[0], overrides, only=["decoding"]).decoding
+    return load_recipe_of(Recipe, runs[0], overrides, only=["decoding"]).decoding
 
 
 def _prefixes(prefix: str | None, path: Path | None) -> Iterator[str] | None:

@@ -8,7 +8,7 @@ import torch
 from regard.errors import RegardError, RunFolderError
 from regard.models.build import build_model
 from regard.models.transformer import Transformer
-from regard.recipes.load import load_recipe
+from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe
 from regard.shapes import Tensor
 from regard.text.corpus import Tokenizers
@@ -39,7 +39,7 @@ def open_run(path: str | Path, device: torch.device) -> OpenedRun:
             recipe, vocabulary and weights do not belong together.
     """
     folder = RunFolder.open(path)
-    recipe = load_recipe(Path(path))
+    recipe = load_recipe_of(Recipe, Path(path))
     tokenizers = open_tokenizers(folder)
     weights = folder.load_weights()
     _require_vocabulary(folder, tokenizers, weights)

@@ -250,7 +250,7 @@ class Translator:
         try:
             return Recipe.model_validate(merged).decoding
         except ValidationError as error:
-            raise explain(error, source="translate", changed=()) from None
+            raise explain(error, Recipe, source="translate", changed=()) from None
 
 
 def _listed(values: Iterable[object], name: str, wanted: str) -> list[object]:

@@ -71,7 +71,7 @@ class AdamWConfig(Settings):
 
 OptimizerConfig = Annotated[AdamConfig | AdamWConfig, Field(discriminator="kind")]
 
-Metric = Literal["loss", "perplexity", "bleu", "chrf"]
+Metric = Literal["loss", "perplexity", "bleu", "chrf", "accuracy", "f1"]
 
 
 class TrainingConfig(Settings):
