@@ -12,7 +12,7 @@ from regard.decoding.padding import padded, token_batches
 from regard.decoding.step import evaluating, full_precision
 from regard.models.transformer import Transformer
 from regard.shapes import Float, Tensor
-from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from regard.text.vocabulary import Vocabulary, framed
 
 # Logits that are in memory at once: a long target times a large vocabulary would not fit.
 _LOGITS = 2**24
@@ -33,8 +33,8 @@ class PairScore:
 @torch.inference_mode()
 def score_pairs(
     models: Sequence[Transformer],
-    source_tokenizers: Sequence[Tokenizer],
-    target_tokenizer: Tokenizer,
+    source_tokenizers: Sequence[Vocabulary],
+    target_tokenizer: Vocabulary,
     pairs: Sequence[tuple[str, str]],
     *,
     batch_tokens: int = 4096,
@@ -50,7 +50,10 @@ def score_pairs(
         ModelError: a line is longer than a table of learned positions.
     """
     sources = [
-        [[*ids, EOS_ID] for ids in tokenizer.encode_batch([source for source, _ in pairs])]
+        [
+            framed(tokenizer, ids)
+            for ids in tokenizer.encode_batch([source for source, _ in pairs])
+        ]
         for tokenizer in source_tokenizers
     ]
     targets = target_tokenizer.encode_batch([target for _, target in pairs])
@@ -65,6 +68,8 @@ def score_pairs(
         for batch in token_batches(lengths, batch_tokens=batch_tokens, batch_rows=len(pairs)):
             log_prob_b = _score_batch(
                 models,
+                source_tokenizers,
+                target_tokenizer,
                 [[ids[place] for place in batch] for ids in sources],
                 [targets[place] for place in batch],
             )
@@ -75,16 +80,19 @@ def score_pairs(
 
 def _score_batch(
     models: Sequence[Transformer],
+    source_tokenizers: Sequence[Vocabulary],
+    target_tokenizer: Vocabulary,
     sources: Sequence[Sequence[Sequence[int]]],
     targets: Sequence[Sequence[int]],
 ) -> Float[Tensor, " b"]:
     device = models[0].output_weight.device
-    target_in_bt, mask_bt = padded([[BOS_ID, *ids] for ids in targets], fill=PAD_ID, device=device)
-    target_out_bt, _ = padded([[*ids, EOS_ID] for ids in targets], fill=PAD_ID, device=device)
+    start, end, pad = target_tokenizer.start_id, target_tokenizer.eos_id, target_tokenizer.pad_id
+    target_in_bt, mask_bt = padded([[start, *ids] for ids in targets], fill=pad, device=device)
+    target_out_bt, _ = padded([[*ids, end] for ids in targets], fill=pad, device=device)
     # Only the real target places are projected: n of them, over all rows.
     hidden = []
-    for model, ids in zip(models, sources, strict=True):
-        source_bs, source_mask_bs = padded(ids, fill=PAD_ID, device=device)
+    for model, tokenizer, ids in zip(models, source_tokenizers, sources, strict=True):
+        source_bs, source_mask_bs = padded(ids, fill=tokenizer.pad_id, device=device)
         memory_bsd = model.encode(source_bs, source_mask_bs)
         hidden.append(model.decode(target_in_bt, memory_bsd, source_mask_bs)[mask_bt])
     wanted_n = target_out_bt[mask_bt]

@@ -25,6 +25,7 @@ def search(
     max_tokens_b: Int[Tensor, " b"],
     config: DecodingConfig,
     pad: int | None = None,
+    control: Sequence[int] = (),
     prefix: Sequence[Sequence[int]] | None = None,
     source_bs: Bool[Tensor, "b s"] | None = None,
     attention: bool = False,
@@ -40,6 +41,7 @@ def search(
         max_tokens_b: the most tokens of each sentence, the end token not counted; a hypothesis
             that would go on beyond them is cut and so marked. A longer prefix raises it.
         pad: a token that, like `bos`, is never generated.
+        control: more tokens that are never generated; the end always may be.
         prefix: the tokens that each sentence must begin with.
         source_bs: True at the source's tokens; needed for coverage and attention.
         attention: keep where every token looked; needs a step that gives attention.
@@ -54,7 +56,7 @@ def search(
     constraints = Constraints.of_prefix(
         prefix,
         eos=eos,
-        control=(bos,) if pad is None else (bos, pad),
+        control=sorted({bos, *control, *(() if pad is None else (pad,))} - {eos}),
         min_tokens=config.min_tokens,
         no_repeat_ngram=config.no_repeat_ngram,
         device=device,

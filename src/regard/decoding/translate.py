@@ -16,7 +16,7 @@ from regard.decoding.step import EnsembleStep, ModelStep, Step, evaluating
 from regard.decoding.translation import Translation, assemble, blank
 from regard.models.transformer import Transformer
 from regard.nn.config import LearnedConfig
-from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from regard.text.vocabulary import Vocabulary, framed, never_generated
 
 __all__ = ["Translation", "translate"]
 
@@ -29,7 +29,7 @@ class _Piece:
     """What is searched at once: a line, or a part of one that is too long.
 
     `start` and `end` are its bounds in the line, in characters; `sources` its tokens by each
-    model's tokenizer, without the end token.
+    model's tokenizer, without control tokens.
     """
 
     line: int
@@ -41,8 +41,8 @@ class _Piece:
 
 def translate(
     models: Sequence[Transformer],
-    source_tokenizers: Sequence[Tokenizer],
-    target_tokenizer: Tokenizer,
+    source_tokenizers: Sequence[Vocabulary],
+    target_tokenizer: Vocabulary,
     lines: Sequence[str],
     config: DecodingConfig,
     *,
@@ -94,11 +94,20 @@ def translate(
         for model in models:
             stack.enter_context(evaluating(model))
         for batch in token_batches(
-            [1 + max(len(ids) for ids in piece.sources) for piece in pieces],
+            [
+                max(map(len, _framed(source_tokenizers, piece)), default=0) for piece in pieces
+            ],
             batch_tokens=config.batch_tokens // width,
             batch_rows=_LOG_PROBS // (width * models[0].target_vocabulary),
         ):
-            results = _search_batch(models, [pieces[place] for place in batch], config, look)
+            results = _search_batch(
+                models,
+                source_tokenizers,
+                target_tokenizer,
+                [pieces[place] for place in batch],
+                config,
+                look,
+            )
             found.update(zip(batch, results, strict=True))
     by_line: dict[int, list[int]] = {}
     for place, piece in enumerate(pieces):
@@ -122,8 +131,8 @@ def translate(
 
 def _pieces(
     models: Sequence[Transformer],
-    source_tokenizers: Sequence[Tokenizer],
-    target_tokenizer: Tokenizer,
+    source_tokenizers: Sequence[Vocabulary],
+    target_tokenizer: Vocabulary,
     lines: Sequence[str],
     *,
     trained_length: int,
@@ -132,7 +141,9 @@ def _pieces(
     warn: Callable[[str], None] | None,
 ) -> list[_Piece]:
     """Everything to be searched: each line that is not blank, in pieces where it is too long."""
-    limit = max(1, min(trained_length, _most_tokens(models)))
+    # Positions are also taken by what is put around the source.
+    framing = max(len(framed(tokenizer, [])) for tokenizer in source_tokenizers)
+    limit = max(1, min(trained_length, _most_positions(models) - framing))
 
     def count(texts: Sequence[str]) -> list[int]:
         each = [tokenizer.encode_batch(texts) for tokenizer in source_tokenizers]
@@ -162,26 +173,38 @@ def _pieces(
     return pieces
 
 
-def _most_tokens(models: Sequence[Transformer]) -> int:
-    """The most tokens beside a start or end token that the models have positions for."""
+def _framed(tokenizers: Sequence[Vocabulary], piece: _Piece) -> list[list[int]]:
+    """What each model's encoder reads of a piece."""
+    return [framed(each, ids) for each, ids in zip(tokenizers, piece.sources, strict=True)]
+
+
+def _most_positions(models: Sequence[Transformer]) -> int:
+    """The most tokens, control tokens included, that the models have positions for."""
     tables = [
         model.config.positions.max_positions
         for model in models
         if isinstance(model.config.positions, LearnedConfig)
     ]
-    return min(tables, default=2**31) - 1
+    return min(tables, default=2**31)
 
 
 def _search_batch(
-    models: Sequence[Transformer], pieces: Sequence[_Piece], config: DecodingConfig, look: bool
+    models: Sequence[Transformer],
+    source_tokenizers: Sequence[Vocabulary],
+    target: Vocabulary,
+    pieces: Sequence[_Piece],
+    config: DecodingConfig,
+    look: bool,
 ) -> list[list[Hypothesis]]:
     device = models[0].output_weight.device
     needs_attention = look or config.coverage > 0
     steps: list[Step] = []
     source_masks = []
-    for number, model in enumerate(models):
+    for number, (model, tokenizer) in enumerate(zip(models, source_tokenizers, strict=True)):
         source_bs, mask_bs = padded(
-            [[*piece.sources[number], EOS_ID] for piece in pieces], fill=PAD_ID, device=device
+            [framed(tokenizer, piece.sources[number]) for piece in pieces],
+            fill=tokenizer.pad_id,
+            device=device,
         )
         source_masks.append(mask_bs)
         with torch.inference_mode():
@@ -191,9 +214,9 @@ def _search_batch(
     return search(
         steps[0] if len(steps) == 1 else EnsembleStep(steps),
         batch=len(pieces),
-        bos=BOS_ID,
-        eos=EOS_ID,
-        pad=PAD_ID,
+        bos=target.start_id,
+        eos=target.eos_id,
+        control=never_generated(target),
         max_tokens_b=torch.tensor(
             [_most_target_tokens(piece, config, models) for piece in pieces], device=device
         ),
@@ -211,7 +234,7 @@ def _most_target_tokens(
     most = max(len(ids) for ids in piece.sources) + config.max_extra_tokens
     if config.max_tokens:
         most = min(most, config.max_tokens)
-    return min(max(most, config.min_tokens), _most_tokens(models))
+    return min(max(most, config.min_tokens), _most_positions(models) - 1)
 
 
 def _seed(piece: _Piece, seed: int) -> int:

@@ -8,7 +8,7 @@ import torch
 from regard.decoding.alignment import NO_WORD, byte_words, token_words, word_links
 from regard.decoding.hypothesis import Hypothesis
 from regard.shapes import Float, Tensor
-from regard.text.tokenizer import EOS_ID, Tokenizer
+from regard.text.vocabulary import Vocabulary, framed
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def assemble(
     bounds: Sequence[tuple[int, int]],
     sources: Sequence[Sequence[int]],
     found: Sequence[Sequence[Hypothesis]],
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
+    source_tokenizer: Vocabulary,
+    target_tokenizer: Vocabulary,
     *,
     alignments: bool,
     attention: bool,
@@ -75,7 +75,7 @@ def assemble(
 
     Args:
         bounds: each piece's bounds in the line, in characters.
-        sources: each piece's source tokens, without the end token.
+        sources: each piece's source tokens, without control tokens.
         found: each piece's hypotheses, the best first; where one has fewer than another, its
             last one stands in.
     """
@@ -96,7 +96,7 @@ def assemble(
     if attention:
         attention_ts = _block_diagonal(_attentions(chosen))
         for ids in sources:
-            source_tokens += source_tokenizer.tokens([*ids, EOS_ID])
+            source_tokens += source_tokenizer.tokens(framed(source_tokenizer, ids))
     return Translation(
         best.text,
         best.score,
@@ -111,7 +111,7 @@ def assemble(
     )
 
 
-def _candidate(parts: Sequence[Hypothesis], tokenizer: Tokenizer) -> Candidate:
+def _candidate(parts: Sequence[Hypothesis], tokenizer: Vocabulary) -> Candidate:
     texts = (_on_one_line(tokenizer.decode(part.tokens)) for part in parts)
     return Candidate(
         text=" ".join(text for text in texts if text),
@@ -146,25 +146,40 @@ def _links(
     bounds: Sequence[tuple[int, int]],
     sources: Sequence[Sequence[int]],
     chosen: Sequence[Hypothesis],
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
+    source_tokenizer: Vocabulary,
+    target_tokenizer: Vocabulary,
 ) -> tuple[tuple[int, int], ...]:
     line_words = byte_words(line.encode("utf-8"))
     pieces = [target_tokenizer.pieces(part.tokens) for part in chosen]
     # As in the text: without the tokenizer's own space, and with one between parts.
     texts = [b"".join(tokens).removeprefix(b" ") for tokens in pieces]
     target_words = byte_words(b" ".join(text for text in texts if text))
+    before = [NO_WORD] * len(source_tokenizer.prefix)
+    after = [NO_WORD] * len(source_tokenizer.suffix)
     links: set[tuple[int, int]] = set()
     target_start = 0
     for (start, end), ids, tokens, text, attention_ts in zip(
         bounds, sources, pieces, texts, _attentions(chosen), strict=True
     ):
         first, last = (len(line[:place].encode("utf-8")) for place in (start, end))
-        # The tokenizer puts a space before the text; the end token has no letters.
-        source = token_words(source_tokenizer.pieces(ids), [NO_WORD, *line_words[first:last]])
+        source = _source_words(source_tokenizer.pieces(ids), line_words[first:last])
         words = target_words[target_start : target_start + len(text)]
         own_space = sum(map(len, tokens)) - len(text)
         target = token_words(tokens, [*[NO_WORD] * own_space, *words])
-        links.update(word_links(attention_ts, [*source, NO_WORD], target))
+        links.update(word_links(attention_ts, [*before, *source, *after], target))
         target_start += len(text) + 1 if text else 0
     return tuple(sorted(links))
+
+
+def _source_words(pieces: Sequence[bytes], words: Sequence[int]) -> list[int]:
+    """The word of each source token, whose bytes are the text's, maybe with a space before.
+
+    A vocabulary from elsewhere may have changed the text; then its words are counted, from that
+    of the text's first.
+    """
+    joined = b"".join(pieces)
+    if len(joined) - len(words) in (0, 1):
+        return token_words(pieces, [*[NO_WORD] * (len(joined) - len(words)), *words])
+    first = next((word for word in words if word != NO_WORD), 0)
+    own = byte_words(joined)
+    return token_words(pieces, [NO_WORD if word == NO_WORD else first + word for word in own])

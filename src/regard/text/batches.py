@@ -8,11 +8,13 @@ from typing import cast
 import numpy as np
 import torch
 
+from regard.errors import ModelError
 from regard.shapes import Int, Tensor
 from regard.text.arrays import Corpus, Indices, Integers, Side
 from regard.text.corpus import Tokenizers
 from regard.text.shuffle import shuffled
-from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from regard.text.tokenizer import Tokenizer
+from regard.text.vocabulary import Vocabulary
 
 POOL_PAIRS = 1 << 18
 
@@ -21,9 +23,9 @@ POOL_PAIRS = 1 << 18
 class Batch:
     """Some pairs of similar length, padded on the right with the padding id.
 
-    `source_bs` ends each source with the end token. `target_in_bt` begins each target with the
-    begin token, `target_out_bt` ends it with the end token, so that one is the other moved by
-    one. The lengths count the real positions of a row. `pairs_b` are indices into the corpus.
+    `source_bs` has each source between the prefix and the suffix of its vocabulary (an end token
+    where that was made here). `target_in_bt` begins each target with the start token,
+    `target_out_bt` ends it with the end token, so that one is the other moved by one. The lengths count the real positions of a row. `pairs_b` are indices into the corpus.
     """
 
     source_bs: Int[Tensor, "b s"]
@@ -59,8 +61,8 @@ class Batches:
 
     Args:
         corpus: the tokenised pairs.
-        tokenizers: of the two sides; looked at with BPE-dropout only.
-        batch_tokens: the most tokens on either side of a batch, padding and end tokens counted.
+        tokenizers: of the two sides: their control ids, and with BPE-dropout how they cut.
+        batch_tokens: the most tokens on either side of a batch, padding and control ids counted.
         seed: of the order and of the dropout.
         bpe_dropout: the chance that a merge is skipped.
         weights: how often the pairs of each file are seen, relative to one another.
@@ -77,6 +79,8 @@ class Batches:
         weights: Sequence[float] = (),
     ) -> None:
         self._corpus = corpus
+        self._vocabularies = tokenizers
+        self._framing = (len(tokenizers.source.prefix) + len(tokenizers.source.suffix), 1)
         self._batch_tokens = batch_tokens
         self._seed = seed
         self._dropout = bpe_dropout
@@ -113,8 +117,8 @@ class Batches:
         """
 
         def places(pairs: Indices) -> int:
-            sides = (self._corpus.source, self._corpus.target)
-            return len(pairs) * sum(int(side.lengths(pairs).max()) + 1 for side in sides)
+            sides = zip((self._corpus.source, self._corpus.target), self._framing, strict=True)
+            return len(pairs) * sum(int(side.lengths(pairs).max()) + more for side, more in sides)
 
         plan = self._plan(0, 0)
         position = max(range(len(plan)), key=lambda index: places(plan[index]))
@@ -136,9 +140,9 @@ class Batches:
         positions = np.arange(pool * size // self._pools, (pool + 1) * size // self._pools)
         pairs = self._draw(epoch, positions)
         source, target = (
-            _planned(data, dropped, pairs)
-            for data, dropped in zip(
-                (self._corpus.source, self._corpus.target), self._sides, strict=True
+            _planned(data, dropped, pairs) + more
+            for data, dropped, more in zip(
+                (self._corpus.source, self._corpus.target), self._sides, self._framing, strict=True
             )
         )
         order = length_order(source, target)
@@ -146,14 +150,14 @@ class Batches:
         bounds = cut(longest.tolist(), self._batch_tokens)
         batches = np.split(pairs[order], bounds[1:-1])
         turn = shuffled(
-            np.arange(len(batches)), len(batches), _key(self._seed, "turn", epoch, pool)
+            np.arange(len(batches)), len(batches), key_of(self._seed, "turn", epoch, pool)
         )
         return [batches[index] for index in turn.tolist()]
 
     def _draw(self, epoch: int, positions: Indices) -> Indices:
         """Return the pairs at these positions of an epoch."""
         total = len(self._corpus)
-        slots = shuffled(positions, total, _key(self._seed, "slots", epoch))
+        slots = shuffled(positions, total, key_of(self._seed, "slots", epoch))
         pairs = np.empty_like(slots)
         starts = np.cumsum(self._shares) - self._shares
         group_of = np.searchsorted(starts + self._shares, slots, side="right")
@@ -164,7 +168,7 @@ class Batches:
             rounds, places = np.divmod(draws, high - low)
             for turn in np.unique(rounds).tolist():
                 now = here[rounds == turn]
-                key = _key(self._seed, "pass", group, turn)
+                key = key_of(self._seed, "pass", group, turn)
                 pairs[now] = low + shuffled(places[rounds == turn], high - low, key)
         return pairs
 
@@ -176,24 +180,25 @@ class Batches:
         else:
             generator = np.random.default_rng([self._seed, epoch, position])
             limit = self._batch_tokens // len(pairs)
-            source_ids, source_lengths = source_side.gather(pairs, limit, generator)
-            target_ids, target_lengths = target_side.gather(pairs, limit, generator)
-        source = _fill(source_ids, source_lengths)
-        target = _fill(target_ids, target_lengths)
-        begin = np.full((len(pairs), 1), BOS_ID, dtype=np.int64)
+            more = self._framing
+            source_ids, source_lengths = source_side.gather(pairs, limit - more[0], generator)
+            target_ids, target_lengths = target_side.gather(pairs, limit - more[1], generator)
+        source, target = self._vocabularies.source, self._vocabularies.target
+        source_bs = fill(source_ids, source_lengths, source.pad_id, source.prefix, source.suffix)
         # A row of the input is that of the output moved right by one, without its end token.
-        target_in = np.concatenate([begin, np.where(target == EOS_ID, PAD_ID, target)[:, :-1]], 1)
+        target_in_bt = fill(target_ids, target_lengths, target.pad_id, (target.start_id,), ())
+        target_out_bt = fill(target_ids, target_lengths, target.pad_id, (), (target.eos_id,))
         return Batch(
-            source_bs=torch.from_numpy(source),
-            source_lengths_b=torch.from_numpy(source_lengths + 1),
-            target_in_bt=torch.from_numpy(target_in),
-            target_out_bt=torch.from_numpy(target),
-            target_lengths_b=torch.from_numpy(target_lengths + 1),
+            source_bs=torch.from_numpy(source_bs),
+            source_lengths_b=torch.from_numpy(source_lengths + self._framing[0]),
+            target_in_bt=torch.from_numpy(target_in_bt),
+            target_out_bt=torch.from_numpy(target_out_bt),
+            target_lengths_b=torch.from_numpy(target_lengths + self._framing[1]),
             pairs_b=torch.from_numpy(pairs),
         )
 
 
-def _key(seed: int, purpose: str, *numbers: int) -> int:
+def key_of(seed: int, purpose: str, *numbers: int) -> int:
     said = f"{seed} {purpose} {numbers}".encode()
     return int.from_bytes(blake2b(said, digest_size=8).digest(), "big")
 
@@ -237,18 +242,22 @@ def cut(longest: Sequence[int], batch_tokens: int) -> list[int]:
 
 
 def _planned(side: Side, dropped: "_DroppedSide | None", pairs: Indices) -> Indices:
-    """Return the length to plan for, with one control token."""
+    """Return the length to plan for, without control ids."""
     lengths = side.lengths(pairs)
-    return (lengths if dropped is None else dropped.expected(lengths)) + 1
+    return lengths if dropped is None else dropped.expected(lengths)
 
 
-def _fill(ids: Integers, lengths: Indices) -> Indices:
-    """Return rows of ids, each ended by the end token and padded on the right."""
-    longest = int(lengths.max(initial=0)) + 1
-    rows = np.full((len(lengths), longest), PAD_ID, dtype=np.int64)
-    columns = np.arange(longest)
-    rows[columns[None, :] < lengths[:, None]] = ids
-    rows[np.arange(len(lengths)), lengths] = EOS_ID
+def fill(
+    ids: Integers, lengths: Indices, pad: int, prefix: Sequence[int], suffix: Sequence[int]
+) -> Indices:
+    """Return rows of ids, each between the prefix and the suffix, padded on the right."""
+    first, last = len(prefix), len(suffix)
+    longest = int(lengths.max(initial=0))
+    rows = np.full((len(lengths), first + longest + last), pad, dtype=np.int64)
+    rows[:, :first] = prefix
+    rows[:, first : first + longest][np.arange(longest) < lengths[:, None]] = ids
+    ends = (first + lengths)[:, None] + np.arange(last)
+    rows[np.arange(len(lengths))[:, None], ends] = suffix
     return rows
 
 
@@ -257,7 +266,9 @@ class _DroppedSide:
 
     SAMPLE = 256
 
-    def __init__(self, side: Side, tokenizer: Tokenizer, dropout: float) -> None:
+    def __init__(self, side: Side, tokenizer: Vocabulary, dropout: float) -> None:
+        if not isinstance(tokenizer, Tokenizer):
+            raise ModelError("BPE-dropout needs a BPE vocabulary made by regard")
         self._side = side
         self._tokenizer = tokenizer
         self._dropout = dropout
@@ -282,9 +293,9 @@ class _DroppedSide:
     ) -> tuple[Integers, Indices]:
         """Return the ids of these sentences end to end, and the length of each.
 
-        A sentence that would have more than `limit` ids, with its control token, is not dropped.
+        A sentence that would have more than `limit` ids is not dropped.
         """
-        most = min(limit - 1, self._longest)
+        most = min(limit, self._longest)
         rows: list[Integers] = []
         for index in pairs.tolist():
             ids = self._cut(index, generator)

@@ -16,6 +16,7 @@ from regard.text.filters import PairFilter
 from regard.text.inputs import PairFile, counted, training_files, validation_file
 from regard.text.survey import Log, Survey, is_empty, survey
 from regard.text.tokenizer import Tokenizer
+from regard.text.vocabulary import Vocabulary, load_vocabulary
 
 FORMAT = 1
 INDEX_FILE = "corpus.json"
@@ -26,10 +27,10 @@ SMALLEST_VALIDATION = 100
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """The tokenizers of the two sides; the same one twice where the vocabulary is joint."""
+    """The vocabularies of the two sides; the same one twice where it is joint."""
 
-    source: Tokenizer
-    target: Tokenizer
+    source: Vocabulary
+    target: Vocabulary
 
     @property
     def joint(self) -> bool:
@@ -181,10 +182,10 @@ def _is_current(
 
 def _opened(folder: Path, files: tuple[PairFile, ...]) -> PreparedData:
     index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-    source = Tokenizer.load(folder / "source.tokenizer.json")
+    source = load_vocabulary(folder / "source.tokenizer.json")
     target = source
     if not index["joint"]:
-        target = Tokenizer.load(folder / "target.tokenizer.json")
+        target = load_vocabulary(folder / "target.tokenizer.json")
     valid = json.loads((folder / "valid.json").read_text(encoding="utf-8"))
     return PreparedData(
         tokenizers=Tokenizers(source, target),

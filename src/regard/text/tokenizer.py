@@ -5,12 +5,17 @@ space before it, and these into pieces over the 256 bytes. A run of more than 25
 which is no word of any language, is cut after each 256. One space is put before the text and
 taken off again after, so that a word has the same pieces at the start of a line and inside it.
 Nothing is normalised.
+
+A vocabulary of characters cuts text into these alone, and those that it lacks into bytes; no
+space is put before.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import tokenizers
@@ -24,7 +29,7 @@ from regard.text.unigram import train_unigram
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
 CONTROL_TOKENS = ("<pad>", "<s>", "</s>")
-FIRST_TEXT_ID = len(CONTROL_TOKENS)
+MASK_TOKEN = "<mask>"
 
 # The time that BPE takes for a word grows faster than the word, so a longer one is cut.
 _LONGEST = 256
@@ -54,6 +59,8 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTE_OF = _byte_alphabet()
+# How the library spells the bytes that stand in for a character that a vocabulary lacks.
+_BYTE_TOKENS = {f"<0x{byte:02X}>": byte for byte in range(256)}
 
 
 def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:
@@ -68,54 +75,56 @@ def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:
 class Tokenizer:
     """Text to token ids and back; ids 0, 1, 2 are padding, begin and end, and never come of text.
 
-    Make one with `train`, `load` or `from_bytes`.
+    The vocabulary of an encoder has the mask token as id 3, and its texts are put between the
+    begin and the end token. Make one with `train`, `load` or `from_bytes`.
     """
+
+    pad_id = PAD_ID
+    start_id = BOS_ID
+    eos_id = EOS_ID
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         self._library = library
         document = json.loads(library.to_str())
-        self.kind: Literal["bpe", "unigram"] = (
-            "bpe" if document["model"]["type"] == "BPE" else "unigram"
-        )
+        self.kind = _kind(document["model"])
+        masked = library.id_to_token(len(CONTROL_TOKENS)) == MASK_TOKEN
+        self._control = (*CONTROL_TOKENS, MASK_TOKEN) if masked else CONTROL_TOKENS
+        self.mask_id: int | None = len(CONTROL_TOKENS) if masked else None
+        self.prefix: tuple[int, ...] = (BOS_ID,) if masked else ()
+        self.suffix: tuple[int, ...] = (EOS_ID,)
+        self.control_ids: frozenset[int] = frozenset(range(len(self._control)))
         vocabulary = library.get_vocab()
         self.size: int = len(vocabulary)
         self._pieces: list[bytes] = [b""] * self.size
+        spell = _spell_character if self.kind == "char" else _spell_bytes
         for piece, token in vocabulary.items():
-            if token >= FIRST_TEXT_ID:
-                self._pieces[token] = bytes(_BYTE_OF[letter] for letter in piece)
+            if token >= len(self._control):
+                self._pieces[token] = spell(piece)
+        self._space = "" if self.kind == "char" else " "
         self._dropout: BpeDropout | None = None
         self._document = document
 
     @classmethod
-    def train(cls, lines: Iterator[str], config: VocabularyConfig) -> "Tokenizer":
+    def train(
+        cls, lines: Iterator[str], config: VocabularyConfig, *, mask: bool = False
+    ) -> "Tokenizer":
         """Make the vocabulary of these lines; the same lines give the same tokenizer, bit for bit.
 
         Args:
             lines: text, in any number; what is kept of it grows with the distinct words only.
             config: the kind and size. Where the text supplies fewer pieces than that, the
                 vocabulary is smaller: `size` tells the truth.
+            mask: whether it is for an encoder, and has the mask token.
         """
-        spaced = (" " + line for line in lines if line)
-        alphabet = sorted(_BYTE_OF)
+        control = [*CONTROL_TOKENS, MASK_TOKEN] if mask else list(CONTROL_TOKENS)
         if config.kind == "bpe":
-            library = tokenizers.Tokenizer(models.BPE())
-            library.pre_tokenizer = _pre_tokenizer()
-            trainer = trainers.BpeTrainer(
-                vocab_size=config.size,
-                special_tokens=list(CONTROL_TOKENS),
-                initial_alphabet=alphabet,
-                show_progress=False,
-            )
-            # The library is deaf to signals, and trains for minutes.
-            in_background(lambda going: library.train_from_iterator(going(spaced), trainer))
+            library = _train_bpe(lines, config.size, control)
+        elif config.kind == "unigram":
+            library = _train_unigram(lines, config.size, control)
+        elif config.kind == "char":
+            library = _train_characters(lines, config.size, control)
         else:
-            splitter = _pre_tokenizer()
-            words = (word for line in spaced for word, _ in splitter.pre_tokenize_str(line))
-            scored = train_unigram(words, config.size - FIRST_TEXT_ID, alphabet)
-            # A control token is scored below anything a segmentation could ever prefer.
-            control = [(token, -1e9) for token in CONTROL_TOKENS]
-            library = tokenizers.Tokenizer(models.Unigram(control + scored, None, False))
-            library.pre_tokenizer = _pre_tokenizer()
+            raise ModelError('a vocabulary of kind = "foreign" comes with a checkpoint')
         document = json.loads(library.to_str())
         # Registered tokens are looked for in the text itself: a typed "</s>" would become one.
         document["added_tokens"] = []
@@ -131,13 +140,14 @@ class Tokenizer:
         try:
             library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
             document = json.loads(library.to_str())
-            control = tuple(library.id_to_token(token) for token in range(FIRST_TEXT_ID))
+            control = tuple(library.id_to_token(token) for token in range(len(CONTROL_TOKENS)))
+            needed = _BYTE_TOKENS if _kind(document["model"]) == "char" else _BYTE_OF
             made_here = (
                 control == CONTROL_TOKENS
                 and not document["added_tokens"]
                 and document["normalizer"] is None
                 and document["model"]["type"] in {"BPE", "Unigram"}
-                and library.get_vocab().keys() >= _BYTE_OF.keys()
+                and library.get_vocab().keys() >= needed.keys()
             )
         except Exception as error:
             raise ModelError(f"not a readable tokenizer: {error}", where=name) from None
@@ -174,9 +184,16 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text; long lists are shared among the processor's cores."""
+        return self._encoded(texts, self._space)
+
+    def encode_more(self, text: str) -> list[int]:
+        """Return the ids of a text that goes on where another ended: no space is put before it."""
+        return self._encoded([text], "")[0]
+
+    def _encoded(self, texts: Sequence[str], space: str) -> list[list[int]]:
         try:
             encoded = self._library.encode_batch_fast(
-                [" " + text for text in texts if text], add_special_tokens=False
+                [space + text for text in texts if text], add_special_tokens=False
             )
         except (TypeError, UnicodeEncodeError):
             raise DataError("the text holds half of a surrogate pair, which no UTF-8 can") from None
@@ -194,7 +211,7 @@ class Tokenizer:
             ModelError: the tokenizer is not BPE.
         """
         if self.kind != "bpe":
-            raise ModelError("BPE-dropout needs a BPE vocabulary, and this one is unigram")
+            raise ModelError(f"BPE-dropout needs a BPE vocabulary, and this one is {self.kind}")
         if not text:
             return []
         if self._dropout is None:
@@ -208,17 +225,68 @@ class Tokenizer:
         Control ids are passed over, and bytes that are not UTF-8 become U+FFFD.
         """
         data = b"".join([self._pieces[token] for token in ids])
-        return data.removeprefix(b" ").decode("utf-8", errors="replace")
+        return data.removeprefix(self._space.encode()).decode("utf-8", errors="replace")
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Return the bytes of each token; a text's come to one space and its UTF-8."""
+        """Return the bytes of each token; a text's come to its UTF-8, with the space put before."""
         return [self._pieces[token] for token in ids]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return each token for a person to read: a space as "▁", half a character as "\\xe2"."""
         return [
-            CONTROL_TOKENS[token]
-            if token < FIRST_TEXT_ID
+            self._control[token]
+            if token < len(self._control)
             else self._pieces[token].decode("utf-8", errors="backslashreplace").replace(" ", "▁")
             for token in ids
         ]
+
+
+def _kind(model: dict[str, Any]) -> Literal["bpe", "unigram", "char"]:
+    if model["type"] == "Unigram":
+        return "unigram"
+    return "char" if model.get("byte_fallback") else "bpe"
+
+
+def _spell_bytes(piece: str) -> bytes:
+    return bytes(_BYTE_OF[letter] for letter in piece)
+
+
+def _spell_character(piece: str) -> bytes:
+    byte = _BYTE_TOKENS.get(piece)
+    return piece.encode("utf-8") if byte is None else bytes([byte])
+
+
+def _train_bpe(lines: Iterator[str], size: int, control: list[str]) -> tokenizers.Tokenizer:
+    spaced = (" " + line for line in lines if line)
+    library = tokenizers.Tokenizer(models.BPE())
+    library.pre_tokenizer = _pre_tokenizer()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=control,
+        initial_alphabet=sorted(_BYTE_OF),
+        show_progress=False,
+    )
+    # The library is deaf to signals, and trains for minutes.
+    in_background(lambda going: library.train_from_iterator(going(spaced), trainer))
+    return library
+
+
+def _train_unigram(lines: Iterator[str], size: int, control: list[str]) -> tokenizers.Tokenizer:
+    splitter = _pre_tokenizer()
+    spaced = (" " + line for line in lines if line)
+    words = (word for line in spaced for word, _ in splitter.pre_tokenize_str(line))
+    scored = train_unigram(words, size - len(control), sorted(_BYTE_OF))
+    # A control token is scored below anything a segmentation could ever prefer.
+    scored = [(token, -1e9) for token in control] + scored
+    library = tokenizers.Tokenizer(models.Unigram(scored, None, False))
+    library.pre_tokenizer = splitter
+    return library
+
+
+def _train_characters(lines: Iterator[str], size: int, control: list[str]) -> tokenizers.Tokenizer:
+    counts = Counter(chain.from_iterable(lines))
+    entries = [*control, *_BYTE_TOKENS]
+    common = sorted(counts, key=lambda character: (-counts[character], character))
+    entries += common[: max(0, size - len(entries))]
+    vocabulary = {entry: index for index, entry in enumerate(entries)}
+    return tokenizers.Tokenizer(models.BPE(vocabulary, [], byte_fallback=True))
