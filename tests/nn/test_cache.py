@@ -11,6 +11,11 @@ def memories(sentences: int) -> list[KeysValues]:
     return [KeysValues(key, key + 0.5)]
 
 
+def pasts() -> list[PastKeysValues]:
+    """The empty past of one layer."""
+    return [PastKeysValues()]
+
+
 def sentences_of(cache: DecoderCache) -> list[int]:
     """The sentence whose memory each row attends to."""
     keys = cache.layers[0].memory.key_bhke.repeat_interleave(cache.group, 0)
@@ -27,7 +32,7 @@ def test_any_chain_of_selections_keeps_every_row_with_its_sentence_and_its_past(
 ) -> None:
     sentences = data.draw(st.integers(1, 4))
     mask = torch.ones(sentences, sentences).tril().bool()
-    cache = DecoderCache(memories(sentences), mask)
+    cache = DecoderCache(pasts(), memories(sentences), mask)
     rows_sentence = list(range(sentences))
     past = [[] for _ in rows_sentence]
     for step in range(data.draw(st.integers(1, 6))):
@@ -50,7 +55,7 @@ def test_any_chain_of_selections_keeps_every_row_with_its_sentence_and_its_past(
 
 
 def test_beams_of_a_sentence_share_its_memory() -> None:
-    cache = DecoderCache(memories(3), None)
+    cache = DecoderCache(pasts(), memories(3), None)
     stored = cache.layers[0].memory.key_bhke
     cache.select(torch.arange(3).repeat_interleave(4))
     assert cache.group == 4
@@ -63,7 +68,7 @@ def test_beams_of_a_sentence_share_its_memory() -> None:
 
 
 def test_selecting_all_rows_in_order_copies_nothing() -> None:
-    cache = DecoderCache(memories(2), None)
+    cache = DecoderCache(pasts(), memories(2), None)
     chunk = torch.ones(2, 2, 1, 4)
     seen = cache.layers[0].past.append(KeysValues(chunk, chunk))
     cache.select(torch.arange(2))

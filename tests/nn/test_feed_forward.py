@@ -9,7 +9,7 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 @pytest.mark.parametrize("kind", ["relu", "gelu"])
 def test_the_plain_network_is_equation_2_of_the_paper(kind: str) -> None:
     torch.manual_seed(0)
-    module = build_feed_forward(kind, 6, 10, dropout=0.0).double()
+    module = build_feed_forward(kind, 6, 10, bias=True, dropout=0.0).double()
     torch.nn.init.normal_(module.input.bias)
     torch.nn.init.normal_(module.output.bias)
     x = torch.randn(2, 3, 6).double()
@@ -24,7 +24,7 @@ def test_the_plain_network_is_equation_2_of_the_paper(kind: str) -> None:
 
 def test_swiglu_is_its_paper_s_equation_without_biases() -> None:
     torch.manual_seed(0)
-    module = build_feed_forward("swiglu", 6, 10, dropout=0.0).double()
+    module = build_feed_forward("swiglu", 6, 10, bias=False, dropout=0.0).double()
     x = torch.randn(2, 3, 6).double()
     gate, linear = module.input.weight[:10], module.input.weight[10:]
     swish = (x @ gate.T) * torch.sigmoid(x @ gate.T)
@@ -36,7 +36,7 @@ def test_swiglu_is_its_paper_s_equation_without_biases() -> None:
 @pytest.mark.parametrize("kind", ["relu", "gelu", "swiglu"])
 def test_activation_dropout_acts_on_the_inner_activations_in_training_only(kind: str) -> None:
     torch.manual_seed(0)
-    module = build_feed_forward(kind, 6, 400, dropout=0.5)
+    module = build_feed_forward(kind, 6, 400, bias=True, dropout=0.5)
     x = torch.randn(1, 6)
     assert not torch.equal(module(x), module(x))
     seen = []

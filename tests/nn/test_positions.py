@@ -41,7 +41,7 @@ def test_a_shift_of_position_is_one_fixed_linear_map(layout: Layout, shift: int)
 def test_the_table_grows_when_a_longer_input_comes_and_is_not_saved(layout: Layout) -> None:
     module = PositionalEncoding(8, layout, size=4)
     positions = torch.arange(100)[None]
-    torch.testing.assert_close(module(positions, 100)[0], sinusoids(100, 8, layout).float())
+    torch.testing.assert_close(module.vectors(positions, 100)[0], sinusoids(100, 8, layout).float())
     assert module.state_dict() == {}
 
 
@@ -62,15 +62,19 @@ def test_a_model_made_on_the_meta_device_gets_its_table_when_it_is_filled() -> N
 
 
 def test_learned_positions_are_rows_of_their_table() -> None:
-    module = build_positions(LearnedConfig(max_positions=6), 4)
+    module = build_positions(
+        LearnedConfig(max_positions=6), d_model=4, num_heads=2, head_dim=4, bidirectional=True
+    )
     positions = torch.tensor([[0, 5], [2, 2]])
-    assert torch.equal(module(positions, 6), module.weight[positions])
+    assert torch.equal(module.vectors(positions, 6), module.weight[positions])
 
 
 def test_a_position_past_a_learned_table_is_refused() -> None:
-    module = build_positions(LearnedConfig(max_positions=6), 4)
+    module = build_positions(
+        LearnedConfig(max_positions=6), d_model=4, num_heads=2, head_dim=4, bidirectional=True
+    )
     with pytest.raises(ModelError) as caught:
-        module(torch.arange(7)[None], 7)
+        module.vectors(torch.arange(7)[None], 7)
     assert str(caught.value) == (
         "a sequence of 7 tokens is longer than the 6 learned positions of the model\n"
         "  split the text, or train with a larger model.positions.max_positions or with "
@@ -79,10 +83,14 @@ def test_a_position_past_a_learned_table_is_refused() -> None:
 
 
 def test_padding_past_a_learned_table_is_no_position() -> None:
-    module = build_positions(LearnedConfig(max_positions=2), 4)
-    assert module(torch.tensor([[0, 1, 1]]), 3).shape == (1, 3, 4)
+    module = build_positions(
+        LearnedConfig(max_positions=2), d_model=4, num_heads=2, head_dim=4, bidirectional=True
+    )
+    assert module.vectors(torch.tensor([[0, 1, 1]]), 3).shape == (1, 3, 4)
 
 
 def test_the_config_names_the_layout() -> None:
-    module = build_positions(SinusoidalConfig(layout="halves"), 8)
+    module = build_positions(
+        SinusoidalConfig(layout="halves"), d_model=8, num_heads=2, head_dim=4, bidirectional=True
+    )
     assert torch.equal(module.table, sinusoids(256, 8, "halves").float())

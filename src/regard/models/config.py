@@ -65,10 +65,10 @@ class LayerConfig(Settings):
                 f"num_kv_heads = {self.num_kv_heads}"
             )
         match self.positions:
-            case SinusoidalConfig() if self.d_model % 2 or self.d_model < 4:
+            case SinusoidalConfig() if self.d_model % 2:
                 raise ValueError(
-                    f"d_model = {self.d_model} is odd or below 4, and sinusoidal positions need "
-                    "an even d_model"
+                    f"d_model = {self.d_model} is odd, and sinusoidal positions need an even "
+                    "d_model"
                 )
             case RotaryConfig(dim=dim):
                 turned = self.key_dim if dim is None else dim

@@ -11,13 +11,13 @@ from torch.nn import functional
 
 from regard.models.config import TransformerConfig
 from regard.models.count import check_vocabularies
-from regard.nn.attention import MultiHeadAttention
-from regard.nn.cache import DecoderCache, KeysValues, PastKeysValues
+from regard.models.parts import Places, attention, feed_forward, places, positions_of, scheme
+from regard.nn.cache import DecoderCache, KeysValues, Past, PastKeysValues, RecurrentState
 from regard.nn.dropout import Dropout
-from regard.nn.feed_forward import build_feed_forward
 from regard.nn.masks import causal_mask, positions_from_mask
 from regard.nn.norms import build_norm
-from regard.nn.positions import build_positions
+from regard.nn.positions import Positions
+from regard.nn.ssru import SSRU
 from regard.shapes import Bool, Float, Int, Tensor
 
 
@@ -27,34 +27,39 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm_first = config.norm_position == "pre"
-        self.self_attention = _attention(config)
-        self.feed_forward = _feed_forward(config)
+        self.self_attention = attention(config)
+        self.feed_forward = feed_forward(config)
         self.self_attention_norm = build_norm(config.norm, config.d_model)
         self.feed_forward_norm = build_norm(config.norm, config.d_model)
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 1 s"] | None
+        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 1 s"] | None, places: Places
     ) -> Float[Tensor, "b s d"]:
         """One layer of the encoder; `mask` says which places hold tokens."""
+        attend = partial(self.self_attention, mask=mask, **places._asdict())
         if self.norm_first:
-            x = x + self.dropout(self.self_attention(self.self_attention_norm(x), mask))
+            x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         else:
-            x = self.self_attention_norm(x + self.dropout(self.self_attention(x, mask)))
+            x = self.self_attention_norm(x + self.dropout(attend(x)))
             x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return x
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the memory, then a feed-forward network."""
+    """Masked self-attention, attention to the memory, then a feed-forward network.
+
+    A recurrence may stand in the place of the self-attention.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm_first = config.norm_position == "pre"
-        self.self_attention = _attention(config)
-        self.cross_attention = _attention(config)
-        self.feed_forward = _feed_forward(config)
+        recurrent = config.decoder_mixer == "ssru"
+        self.self_attention = SSRU(config.d_model) if recurrent else attention(config)
+        self.cross_attention = attention(config)
+        self.feed_forward = feed_forward(config)
         self.self_attention_norm = build_norm(config.norm, config.d_model)
         self.cross_attention_norm = build_norm(config.norm, config.d_model)
         self.feed_forward_norm = build_norm(config.norm, config.d_model)
@@ -70,25 +75,49 @@ class DecoderLayer(nn.Module):
         mask: Bool[Tensor, "#r 1 t k"] | None,
         memory: KeysValues,
         memory_mask: Bool[Tensor, "#b 1 1 s"] | None,
+        places: Places,
         *,
-        past: PastKeysValues | None = None,
+        held: Bool[Tensor, "r t"] | None = None,
+        past: Past | None = None,
         record: list[Tensor] | None = None,
     ) -> Float[Tensor, "r t d"]:
         """One layer of the decoder, over all target places or, with `past`, the next few.
 
-        `memory` is what `keys_and_values` made of the encoder's output. `record` collects the
-        weights of the attention to it, averaged over the heads.
+        `memory` is what `keys_and_values` made of the encoder's output. `held` says which of
+        the places hold tokens (None: all), which `mask` has seen to already. `record` collects
+        the weights of the attention to the memory, averaged over the heads.
         """
-        attend, cross = self.self_attention, partial(self.cross_attention.cross, record=record)
+        attend = partial(self._look_back, mask=mask, places=places, held=held, past=past)
+        cross = partial(self.cross_attention.cross, record=record)
         if self.norm_first:
-            x = x + self.dropout(attend(self.self_attention_norm(x), mask, past=past))
+            x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(cross(self.cross_attention_norm(x), memory, memory_mask))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         else:
-            x = self.self_attention_norm(x + self.dropout(attend(x, mask, past=past)))
+            x = self.self_attention_norm(x + self.dropout(attend(x)))
             x = self.cross_attention_norm(x + self.dropout(cross(x, memory, memory_mask)))
             x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return x
+
+    def new_past(self) -> Past:
+        """What to remember of no token yet."""
+        return RecurrentState() if isinstance(self.self_attention, SSRU) else PastKeysValues()
+
+    def _look_back(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None,
+        places: Places,
+        held: Tensor | None,
+        past: Past | None,
+    ) -> Tensor:
+        y: Tensor
+        if isinstance(self.self_attention, SSRU):
+            y = self.self_attention(x, held, past=past)
+        else:
+            y = self.self_attention(x, mask, past=past, **places._asdict())
+        return y
 
 
 class Transformer(nn.Module):
@@ -129,8 +158,14 @@ class Transformer(nn.Module):
         for table in (self.source_embedding, self.target_embedding, self.projection):
             if table is not None:
                 nn.init.normal_(table.weight, std=d_model**-0.5)
-        self.source_positions = build_positions(config.positions, d_model)
-        self.target_positions = build_positions(config.positions, d_model)
+        self.output_bias = (
+            nn.Parameter(torch.zeros(target_vocabulary)) if config.output_bias else None
+        )
+        self.source_positions = scheme(config, bidirectional=True)
+        self.target_positions = scheme(config, bidirectional=False)
+        normed = config.embedding_norm
+        self.source_embedding_norm = build_norm(config.norm, d_model) if normed else None
+        self.target_embedding_norm = build_norm(config.norm, d_model) if normed else None
         self.encoder_layers = nn.ModuleList(
             EncoderLayer(config) for _ in range(config.encoder_layers)
         )
@@ -174,12 +209,16 @@ class Transformer(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        positions = _positions(source_bs, source_mask_bs)
+        positions = positions_of(source_bs, source_mask_bs)
         table_vd, size = self.source_embedding.weight, source_bs.shape[1]
         x = self._embed(source_bs, table_vd, self.source_positions, positions, size)
+        if self.source_embedding_norm is not None:
+            x = self.source_embedding_norm(x)
+        x = self.dropout(x)
         mask = None if source_mask_bs is None else source_mask_bs[:, None, None]
+        here = places(self.source_positions, positions, positions)
         for layer in self.encoder_layers:
-            x = layer(x, mask)
+            x = layer(x, mask, here)
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def decode(
@@ -197,19 +236,23 @@ class Transformer(nn.Module):
             ModelError: a position lies past a learned table.
         """
         size = target_bt.shape[1]
-        positions = _positions(target_bt, target_mask_bt)
-        x = self._embed(target_bt, self.target_table, self.target_positions, positions, size)
+        positions = positions_of(target_bt, target_mask_bt)
+        x = self._embed_target(target_bt, positions, size)
+        here = places(self.target_positions, positions, positions)
         mask = causal_mask(size, size, device=x.device)[None, None]
         if target_mask_bt is not None:
             mask = mask & target_mask_bt[:, None, None]
         memory_mask = None if memory_mask_bs is None else memory_mask_bs[:, None, None]
         for layer in self._decoder_layers():
-            x = layer(x, mask, layer.keys_and_values(memory_bsd), memory_mask)
+            memory = layer.keys_and_values(memory_bsd)
+            x = layer(x, mask, memory, memory_mask, here, held=target_mask_bt)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
         """The logits of hidden states of the decoder."""
-        return functional.linear(hidden, self.output_weight)
+        if self.config.output_scale:
+            hidden = hidden * self.config.d_model**-0.5
+        return functional.linear(hidden, self.output_weight, self.output_bias)
 
     @torch.no_grad()
     def start(
@@ -222,7 +265,8 @@ class Transformer(nn.Module):
             layer.keys_and_values(memory_bsd).cleaned(memory_mask_bs)
             for layer in self._decoder_layers()
         ]
-        return DecoderCache(memories, memory_mask_bs)
+        pasts = [layer.new_past() for layer in self._decoder_layers()]
+        return DecoderCache(pasts, memories, memory_mask_bs)
 
     @torch.no_grad()
     def step(
@@ -247,10 +291,12 @@ class Transformer(nn.Module):
         held_rk = cache.extended_mask(mask_rt, added)
         size = cache.length + added
         if held_rk is None:
-            positions = torch.arange(cache.length, size, device=tokens_rt.device)[None]
+            all_positions = torch.arange(size, device=tokens_rt.device)[None]
         else:
-            positions = positions_from_mask(held_rk)[:, cache.length :]
-        x = self._embed(tokens_rt, self.target_table, self.target_positions, positions, size)
+            all_positions = positions_from_mask(held_rk)
+        positions = all_positions[:, cache.length :]
+        x = self._embed_target(tokens_rt, positions, size)
+        here = places(self.target_positions, positions, all_positions)
         mask = None
         if added > 1:
             mask = causal_mask(added, size, device=x.device)[None, None]
@@ -262,7 +308,16 @@ class Transformer(nn.Module):
         last = len(cache.layers) - 1
         for i, (layer, kept) in enumerate(zip(self._decoder_layers(), cache.layers, strict=True)):
             record = weights if attention and i == last else None
-            x = layer(x, mask, kept.memory, memory_mask, past=kept.past, record=record)
+            x = layer(
+                x,
+                mask,
+                kept.memory,
+                memory_mask,
+                here,
+                held=mask_rt,
+                past=kept.past,
+                record=record,
+            )
         cache.advance(added, held_rk)
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return x, weights[0] if weights else None
@@ -270,35 +325,19 @@ class Transformer(nn.Module):
     def _decoder_layers(self) -> Iterator[DecoderLayer]:
         return cast(Iterator[DecoderLayer], iter(self.decoder_layers))
 
+    def _embed_target(self, ids_bt: Tensor, positions: Tensor, size: int) -> Tensor:
+        x = self._embed(ids_bt, self.target_table, self.target_positions, positions, size)
+        if self.target_embedding_norm is not None:
+            x = self.target_embedding_norm(x)
+        y: Tensor = self.dropout(x)
+        return y
+
     def _embed(
-        self, ids_bt: Tensor, table_vd: Tensor, encoding: nn.Module, positions: Tensor, size: int
+        self, ids_bt: Tensor, table_vd: Tensor, encoding: Positions, positions: Tensor, size: int
     ) -> Tensor:
         # First the positions: they refuse what is too long before anything is computed.
-        positions_btd = encoding(positions, size)
-        scaled_btd = functional.embedding(ids_bt, table_vd) * math.sqrt(self.config.d_model)
-        x: Tensor = self.dropout(scaled_btd + positions_btd)
-        return x
-
-
-def _attention(config: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        config.d_model,
-        config.num_heads,
-        d_k=config.key_dim,
-        d_v=config.value_dim,
-        bias=config.attention_bias,
-        dropout=config.attention_dropout,
-    )
-
-
-def _feed_forward(config: TransformerConfig) -> nn.Module:
-    return build_feed_forward(
-        config.feed_forward, config.d_model, config.d_ff, dropout=config.activation_dropout
-    )
-
-
-def _positions(ids_bt: Tensor, mask_bt: Tensor | None) -> Tensor:
-    """The position of every id: its place in the row, or among the tokens of the row."""
-    if mask_bt is not None:
-        return positions_from_mask(mask_bt)
-    return torch.arange(ids_bt.shape[1], device=ids_bt.device)[None]
+        positions_btd = encoding.vectors(positions, size)
+        x = functional.embedding(ids_bt, table_vd)
+        if self.config.embedding_scale:
+            x = x * math.sqrt(self.config.d_model)
+        return x if positions_btd is None else x + positions_btd

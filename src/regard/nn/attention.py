@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from regard.nn.cache import KeysValues, PastKeysValues
 from regard.nn.dropout import dropout as drop
+from regard.nn.rotary import Rotation, rotate
 from regard.shapes import Bool, Float, Tensor
 
 LONG_SEQUENCE = 256
@@ -19,20 +20,23 @@ def attend(
     value: Float[Tensor, "b h k w"],
     mask: Bool[Tensor, "#b #h #q k"] | None = None,
     *,
+    bias: Float[Tensor, "#b #h q k"] | None = None,
+    scale: float | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "b h q w"]:
     """Average the values, weighted by how well each key answers each query.
 
-    `softmax(q k^T / sqrt(e)) v`. A query whose mask row is all False gets a zero vector and
-    finite gradients. A key or value that holds a NaN or an infinity makes NaN of every query
-    that may attend to it and touches no other. `dropout` acts on the weights.
+    `softmax(q k^T / sqrt(e) + bias) v`; `scale` is what stands for `1 / sqrt(e)`, if given. A
+    query whose mask row is all False gets a zero vector and finite gradients. A key or value
+    that holds a NaN or an infinity makes NaN of every query that may attend to it and touches
+    no other. `dropout` acts on the weights.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
     """
     spoilt = None
     if mask is not None:
         key, value, spoilt = _set_apart(key, value, mask)
-    weights_bhqk = drop(attention_weights(query, key, mask), dropout)
+    weights_bhqk = drop(attention_weights(query, key, mask, bias=bias, scale=scale), dropout)
     out = weights_bhqk @ value
     return out if spoilt is None else out.masked_fill(spoilt, math.nan)
 
@@ -41,9 +45,15 @@ def attention_weights(
     query: Float[Tensor, "b h q e"],
     key: Float[Tensor, "b h k e"],
     mask: Bool[Tensor, "#b #h #q k"] | None = None,
+    *,
+    bias: Float[Tensor, "#b #h q k"] | None = None,
+    scale: float | None = None,
 ) -> Float[Tensor, "b h q k"]:
     """How much each query takes from each key: rows sum to 1, or to 0 where all is masked."""
-    scores_bhqk = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    scores_bhqk = query @ key.transpose(-2, -1)
+    scores_bhqk = scores_bhqk / math.sqrt(query.shape[-1]) if scale is None else scores_bhqk * scale
+    if bias is not None:
+        scores_bhqk = scores_bhqk + bias.to(scores_bhqk.dtype)
     if mask is None:
         return scores_bhqk.softmax(-1)
     some_bhq1 = mask.any(-1, keepdim=True)
@@ -65,6 +75,8 @@ def attend_fast(
     value: Float[Tensor, "b h k w"],
     mask: Bool[Tensor, "#b #h #q k"] | None = None,
     *,
+    bias: Float[Tensor, "#b #h q k"] | None = None,
+    scale: float | None = None,
     dropout: float = 0.0,
     masked_are_finite: bool = False,
 ) -> Float[Tensor, "b h q w"]:
@@ -84,31 +96,33 @@ def attend_fast(
         if not masked_are_finite and not (on_cpu and _is_finite(key, value)):
             key, value, spoilt = _set_apart(key, value, mask)
         some = mask.any(-1, keepdim=True)
-        bias = _bias(mask, some, query)
+        bias = _masked_bias(mask, some, bias, query)
         if on_cpu and bool(some.all()):
             some = None
-    else:
-        bias = None
     with torch.autocast(query.device.type, enabled=False):
         if not on_cpu or (key.shape[-2] > LONG_SEQUENCE and dropout == 0.0):
+            added = None if bias is None else bias.to(query.dtype)
             out = functional.scaled_dot_product_attention(
-                query, key, value, attn_mask=bias, dropout_p=dropout
+                query, key, value, attn_mask=added, dropout_p=dropout, scale=scale
             )
         else:
-            out = _attend_by_products(query, key, value, bias, dropout)
+            out = _attend_by_products(query, key, value, bias, scale, dropout)
     if some is not None:
         out = out.masked_fill(~some, 0.0)
     return out if spoilt is None else out.masked_fill(spoilt, math.nan)
 
 
-def _bias(mask: Tensor, some: Tensor, query: Tensor) -> Tensor:
-    """What to add to scores: 0, or minus infinity where masked in a row that has `some` True.
+def _masked_bias(mask: Tensor, some: Tensor, bias: Tensor | None, query: Tensor) -> Tensor:
+    """What to add to scores: `bias`, or minus infinity where masked in a row that has `some` True.
 
     Full in its last two axes, since adding a tensor repeated along one of them is slow.
     """
     outside = torch.where(some, -math.inf, 0.0).to(query.dtype)
-    bias = outside.masked_fill(mask, 0.0)
-    return bias.expand(*bias.shape[:2], query.shape[2], -1).contiguous()
+    if bias is None:
+        added = outside.masked_fill(mask, 0.0)
+    else:
+        added = torch.where(mask, bias, outside.to(bias.dtype))
+    return added.expand(*added.shape[:2], query.shape[2], -1).contiguous()
 
 
 def _is_finite(key: Tensor, value: Tensor) -> bool:
@@ -117,7 +131,12 @@ def _is_finite(key: Tensor, value: Tensor) -> bool:
 
 
 def _attend_by_products(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float | None,
+    dropout: float,
 ) -> Tensor:
     """The plain form, laid out for a CPU; `n` is batch and head in one.
 
@@ -127,13 +146,14 @@ def _attend_by_products(
     """
     b, h, q, e = query.shape
     query_nqe, key_nke, value_nkw = (x.reshape(b * h, *x.shape[2:]) for x in (query, key, value))
+    alpha = e**-0.5 if scale is None else scale
     scores_nqk = torch.baddbmm(
-        query.new_empty(()), query_nqe, key_nke.transpose(1, 2), beta=0, alpha=e**-0.5
+        query.new_empty(()), query_nqe, key_nke.transpose(1, 2), beta=0, alpha=alpha
     )
     wide = torch.promote_types(scores_nqk.dtype, torch.float32)
     scores_bhqk = scores_nqk.view(b, h, q, -1).to(wide)
     if bias is not None:
-        scores_bhqk.add_(bias)
+        scores_bhqk = scores_bhqk.add_(bias)
     weights_bhqk = drop(scores_bhqk.softmax(-1).to(value.dtype), dropout)
     return torch.bmm(weights_bhqk.view_as(scores_nqk), value_nkw).view(b, h, q, -1)
 
@@ -145,7 +165,21 @@ class MultiHeadAttention(nn.Module):
     inside each: self-attention is one product. `d_k` and `d_v` are the widths of one head's
     queries and keys, and of its values; they need not be `d_model / num_heads`.
 
-    Source: Vaswani et al. 2017, section 3.2.2.
+    With fewer heads of keys and values than of queries (`num_kv_heads`), each is shared by
+    neighbouring heads of queries.
+
+    Args:
+        d_model: width of what comes in and goes out.
+        num_heads: heads of queries.
+        d_k: width of a head's queries and keys.
+        d_v: width of a head's values.
+        num_kv_heads: heads of keys and values, a divisor of `num_heads`, which is the default.
+        bias: whether the projections have biases.
+        output_bias: whether the last one has; as `bias` says, if left out.
+        scale: what multiplies the scores; left out, `1 / sqrt(d_k)`.
+        dropout: acts on the attention weights.
+
+    Source: Vaswani et al. 2017, section 3.2.2; shared heads: arXiv:2305.13245.
     """
 
     def __init__(
@@ -155,22 +189,29 @@ class MultiHeadAttention(nn.Module):
         *,
         d_k: int,
         d_v: int,
+        num_kv_heads: int | None = None,
         bias: bool = True,
+        output_bias: bool | None = None,
+        scale: float | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         self.d_k = d_k
         self.d_v = d_v
+        self.scale = scale
         self.dropout = dropout
-        self.widths = [num_heads * d_k, num_heads * d_k, num_heads * d_v]
+        self.widths = [num_heads * d_k, self.num_kv_heads * d_k, self.num_kv_heads * d_v]
         self.input = nn.Linear(d_model, sum(self.widths), bias=bias)
-        self.output = nn.Linear(num_heads * d_v, d_model, bias=bias)
+        self.output = nn.Linear(
+            num_heads * d_v, d_model, bias=bias if output_bias is None else output_bias
+        )
         for matrix in (*torch.split(self.input.weight, self.widths), self.output.weight):
             nn.init.xavier_uniform_(matrix)
-        if bias:
-            nn.init.zeros_(self.input.bias)
-            nn.init.zeros_(self.output.bias)
+        for linear in (self.input, self.output):
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
 
     def forward(
         self,
@@ -178,13 +219,21 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "#b #h #q k"] | None = None,
         *,
         past: PastKeysValues | None = None,
+        rotation: Rotation | None = None,
+        bias: Float[Tensor, "#b #h q k"] | None = None,
     ) -> Float[Tensor, "b q d"]:
-        """Self-attention of `x_bqd`, after the keys and values of `past`, to which it adds."""
+        """Self-attention of `x_bqd`, after the keys and values of `past`, to which it adds.
+
+        `rotation` turns the queries and the new keys; `bias` is added to the scores.
+        """
         queries, keys, values = torch.split(self.input(x_bqd), self.widths, -1)
-        seen = KeysValues(self._heads(keys), self._heads(values))
+        query_bhqe, key_bhke = self._heads(queries), self._heads(keys, self.num_kv_heads)
+        if rotation is not None:
+            query_bhqe, key_bhke = rotate(query_bhqe, rotation), rotate(key_bhke, rotation)
+        seen = KeysValues(key_bhke, self._heads(values, self.num_kv_heads))
         if past is not None:
             seen = past.append(seen)
-        return self._attend(self._heads(queries), seen, mask)
+        return self._attend(query_bhqe, seen, mask, bias)
 
     def cross(
         self,
@@ -203,31 +252,56 @@ class MultiHeadAttention(nn.Module):
         grouped_bqd = x_rqd.reshape(len(memory.key_bhke), -1, x_rqd.shape[-1])
         query_bhqe = self._heads(self._project(grouped_bqd, 0, self.widths[0]))
         if record is not None:
-            weights_bqk = attention_weights(query_bhqe, memory.key_bhke, mask).mean(1)
-            record.append(weights_bqk.view(*x_rqd.shape[:2], -1))
+            weights_bhqk = attention_weights(
+                self._shared(query_bhqe), memory.key_bhke, mask, scale=self.scale
+            ).unflatten(2, (-1, query_bhqe.shape[2]))
+            record.append(weights_bhqk.mean((1, 2)).view(*x_rqd.shape[:2], -1))
         return self._attend(query_bhqe, memory, mask).view_as(x_rqd)
 
     def keys_and_values(self, memory_bkd: Float[Tensor, "b k d"]) -> KeysValues:
         """The keys and values of a memory, to attend to with `cross` as often as needed."""
         projected = self._project(memory_bkd, self.widths[0], sum(self.widths))
         keys, values = torch.split(projected, self.widths[1:], -1)
-        return KeysValues(self._heads(keys), self._heads(values))
+        return KeysValues(
+            self._heads(keys, self.num_kv_heads), self._heads(values, self.num_kv_heads)
+        )
 
     def _project(self, x: Tensor, start: int, end: int) -> Tensor:
         bias = None if self.input.bias is None else self.input.bias[start:end]
         return functional.linear(x, self.input.weight[start:end], bias)
 
-    def _heads(self, x_bkd: Tensor) -> Tensor:
-        return x_bkd.view(*x_bkd.shape[:2], self.num_heads, -1).transpose(1, 2)
+    def _heads(self, x_bkd: Tensor, heads: int | None = None) -> Tensor:
+        return x_bkd.view(*x_bkd.shape[:2], heads or self.num_heads, -1).transpose(1, 2)
 
-    def _attend(self, query: Tensor, seen: KeysValues, mask: Tensor | None) -> Tensor:
+    def _shared(self, x_bhqe: Tensor) -> Tensor:
+        """Queries (or what goes with them) of heads that share keys, as more queries of one."""
+        return x_bhqe.reshape(len(x_bhqe), self.num_kv_heads, -1, x_bhqe.shape[-1])
+
+    def _attend(
+        self, query: Tensor, seen: KeysValues, mask: Tensor | None, bias: Tensor | None = None
+    ) -> Tensor:
+        b, heads, q, _ = query.shape
+        sharing = heads // self.num_kv_heads
+        if sharing > 1:
+            query = self._shared(query)
+            mask = None if mask is None else self._for_shared(mask, sharing, q)
+            bias = None if bias is None else self._for_shared(bias, sharing, q)
         out_bhqw = attend_fast(
             query,
             seen.key_bhke,
             seen.value_bhkw,
             mask,
+            bias=bias,
+            scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
             masked_are_finite=seen.masked_are_finite,
         )
-        y: Tensor = self.output(out_bhqw.transpose(1, 2).flatten(-2))
+        joined_bqo = out_bhqw.reshape(b, heads, q, -1).transpose(1, 2).flatten(-2)
+        y: Tensor = self.output(joined_bqo)
         return y
+
+    def _for_shared(self, x_bhqk: Tensor, sharing: int, queries: int) -> Tensor:
+        """A mask or bias for queries that `_shared` has laid out."""
+        if x_bhqk.shape[1] == 1:
+            return x_bhqk if x_bhqk.shape[2] == 1 else x_bhqk.repeat(1, 1, sharing, 1)
+        return self._shared(x_bhqk.expand(-1, -1, queries, -1))

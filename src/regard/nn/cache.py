@@ -1,4 +1,4 @@
-"""What a decoder remembers between steps: keys and values of its own past and of the memory."""
+"""What a decoder remembers between steps: its own past, and keys and values of the memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,44 +92,41 @@ class PastKeysValues:
         self._values.select(rows)
 
 
-@dataclass
-class LayerCache:
-    """What one decoder layer remembers: its own past, and the memory's keys and values."""
+class RecurrentState:
+    """The state of one recurrent layer: a vector for each row, or None before the first token."""
 
-    past: PastKeysValues
-    memory: KeysValues
+    def __init__(self) -> None:
+        self.state_rd: Tensor | None = None
+
+    def select(self, rows: Int[Tensor, " r"]) -> None:
+        """Keep the rows named, in that order."""
+        if self.state_rd is not None:
+            self.state_rd = self.state_rd.index_select(0, rows)
 
 
-class DecoderCache:
+Past = PastKeysValues | RecurrentState
+
+
+class Cache:
     """The state of a running decode: one row for each hypothesis, `length` tokens in each.
 
-    The memory's keys and values are kept once a sentence. While the rows are the sentences in
-    order, each the same number of times (`group`), as in a beam search, all rows of a sentence
-    share them and nothing is copied; for other choices of rows they are copied once for each
-    row, until the sentences of the rows change again.
-
     Args:
-        memories: keys and values of the memory for each layer, masked places set to 0.
-        memory_mask_bs: where the memory holds tokens; None = everywhere.
+        pasts: what each layer remembers, empty as yet.
+        rows: how many rows there are at first.
+        device: where they are.
     """
 
-    def __init__(
-        self, memories: Sequence[KeysValues], memory_mask_bs: Bool[Tensor, "b s"] | None
-    ) -> None:
-        sentences = memories[0].key_bhke.shape[0]
+    def __init__(self, pasts: Sequence[Past], rows: int, device: torch.device) -> None:
         self.length = 0
-        self.layers = [LayerCache(PastKeysValues(), memory) for memory in memories]
-        self.group = 1
-        self.memory_mask_bs = memory_mask_bs
+        self.pasts = list(pasts)
         self.past_mask_rk: Tensor | None = None
-        self._base = list(memories)
-        self._base_mask_bs = memory_mask_bs
-        self._sentence_r = torch.arange(sentences, device=memories[0].key_bhke.device)
+        self._rows = rows
+        self._device = device
 
     @property
     def rows(self) -> int:
         """How many rows there are."""
-        return len(self._sentence_r)
+        return self._rows
 
     def extended_mask(self, mask_rt: Bool[Tensor, "r t"] | None, added: int) -> Tensor | None:
         """Which places hold tokens, the `added` new ones of `mask_rt` included.
@@ -138,12 +135,11 @@ class DecoderCache:
         """
         if mask_rt is None and self.past_mask_rk is None:
             return None
-        device = self._sentence_r.device
         before = self.past_mask_rk
         if before is None:
-            before = torch.ones(self.rows, self.length, dtype=torch.bool, device=device)
+            before = torch.ones(self.rows, self.length, dtype=torch.bool, device=self._device)
         if mask_rt is None:
-            mask_rt = torch.ones(self.rows, added, dtype=torch.bool, device=device)
+            mask_rt = torch.ones(self.rows, added, dtype=torch.bool, device=self._device)
         return torch.cat([before, mask_rt], dim=1)
 
     def advance(self, added: int, mask_rk: Bool[Tensor, "r k"] | None) -> None:
@@ -158,10 +154,57 @@ class DecoderCache:
         )
         if unmoved:
             return
-        for layer in self.layers:
-            layer.past.select(rows)
+        for past in self.pasts:
+            past.select(rows)
         if self.past_mask_rk is not None:
             self.past_mask_rk = self.past_mask_rk.index_select(0, rows)
+        self._rows = len(rows)
+        self._selected(rows)
+
+    def _selected(self, rows: Int[Tensor, " r"]) -> None:
+        """Do what else the new rows ask for."""
+
+
+@dataclass
+class LayerCache:
+    """What one decoder layer remembers: its own past, and the memory's keys and values."""
+
+    past: Past
+    memory: KeysValues
+
+
+class DecoderCache(Cache):
+    """The cache of an encoder-decoder.
+
+    The memory's keys and values are kept once a sentence. While the rows are the sentences in
+    order, each the same number of times (`group`), as in a beam search, all rows of a sentence
+    share them and nothing is copied; for other choices of rows they are copied once for each
+    row, until the sentences of the rows change again.
+
+    Args:
+        pasts: what each layer remembers, empty as yet.
+        memories: keys and values of the memory for each layer, masked places set to 0.
+        memory_mask_bs: where the memory holds tokens; None = everywhere.
+    """
+
+    def __init__(
+        self,
+        pasts: Sequence[Past],
+        memories: Sequence[KeysValues],
+        memory_mask_bs: Bool[Tensor, "b s"] | None,
+    ) -> None:
+        sentences, device = len(memories[0].key_bhke), memories[0].key_bhke.device
+        super().__init__(pasts, sentences, device)
+        self.layers = [
+            LayerCache(past, memory) for past, memory in zip(pasts, memories, strict=True)
+        ]
+        self.group = 1
+        self.memory_mask_bs = memory_mask_bs
+        self._base = list(memories)
+        self._base_mask_bs = memory_mask_bs
+        self._sentence_r = torch.arange(sentences, device=device)
+
+    def _selected(self, rows: Int[Tensor, " r"]) -> None:
         sentence_r = self._sentence_r.index_select(0, rows)
         if not torch.equal(sentence_r, self._sentence_r):
             self._sentence_r = sentence_r

@@ -1,72 +1,115 @@
 """The position-wise feed-forward network in its plain and its gated form."""
 
-from typing import Literal, assert_never
+from typing import assert_never
 
 from torch import nn
 from torch.nn import functional
 
-from regard.nn.config import FeedForwardKind
+from regard.nn.config import FeedForwardKind, GatedActivation, PlainActivation
 from regard.nn.dropout import Dropout
 from regard.shapes import Float, Tensor
 
 
-class FeedForward(nn.Module):
-    """`activation(x W1 + b1) W2 + b2`, with ReLU or exact GELU.
+def activate(x: Float[Tensor, "*places f"], kind: PlainActivation) -> Float[Tensor, "*places f"]:
+    """The activation of that name: ReLU, exact GELU, its approximation by tanh, or swish.
 
-    Source: Vaswani et al. 2017, equation 2; GELU: arXiv:1606.08415.
+    Source: GELU and its approximation: arXiv:1606.08415; swish: arXiv:1710.05941.
+    """
+    match kind:
+        case "relu":
+            return functional.relu(x)
+        case "gelu":
+            return functional.gelu(x)
+        case "gelu_tanh":
+            return functional.gelu(x, approximate="tanh")
+        case "swish":
+            return functional.silu(x)
+        case _ as never:
+            assert_never(never)
+
+
+class FeedForward(nn.Module):
+    """`activation(x W1 + b1) W2 + b2`.
+
+    Source: Vaswani et al. 2017, equation 2.
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, *, activation: Literal["relu", "gelu"], dropout: float
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: PlainActivation,
+        bias: bool = True,
+        dropout: float,
     ) -> None:
         super().__init__()
-        self.activation = activation
-        self.input = nn.Linear(d_model, d_ff)
-        self.output = nn.Linear(d_ff, d_model)
+        self.activation: PlainActivation = activation
+        self.input = nn.Linear(d_model, d_ff, bias=bias)
+        self.output = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         for linear in (self.input, self.output):
             nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+            if bias:
+                nn.init.zeros_(linear.bias)
 
     def forward(self, x: Float[Tensor, "*places d"]) -> Float[Tensor, "*places d"]:
         """Each vector by itself through the two layers."""
-        inner = self.input(x)
-        inner = functional.relu(inner) if self.activation == "relu" else functional.gelu(inner)
+        inner = activate(self.input(x), self.activation)
         y: Tensor = self.output(self.dropout(inner))
         return y
 
 
+_GATES: dict[GatedActivation, PlainActivation] = {
+    "swiglu": "swish",
+    "geglu": "gelu",
+    "geglu_tanh": "gelu_tanh",
+}
+
+
 class GatedFeedForward(nn.Module):
-    """`(swish(x W) * x V) W2`, three matrices and no biases, as in its source.
+    """`(activation(x W) * x V) W2`, three matrices; in its source without biases.
 
     `W` and `V` are kept as one matrix, `W` first.
 
     Source: Shazeer 2020, arXiv:2002.05202, equation 6.
     """
 
-    def __init__(self, d_model: int, d_ff: int, *, dropout: float) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        kind: GatedActivation = "swiglu",
+        bias: bool = False,
+        dropout: float,
+    ) -> None:
         super().__init__()
-        self.input = nn.Linear(d_model, 2 * d_ff, bias=False)
-        self.output = nn.Linear(d_ff, d_model, bias=False)
+        self.activation = _GATES[kind]
+        self.input = nn.Linear(d_model, 2 * d_ff, bias=bias)
+        self.output = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         for matrix in (*self.input.weight.chunk(2), self.output.weight):
             nn.init.xavier_uniform_(matrix)
+        if bias:
+            nn.init.zeros_(self.input.bias)
+            nn.init.zeros_(self.output.bias)
 
     def forward(self, x: Float[Tensor, "*places d"]) -> Float[Tensor, "*places d"]:
         """Each vector by itself through the gated layers."""
         gate, inner = self.input(x).chunk(2, dim=-1)
-        y: Tensor = self.output(self.dropout(functional.silu(gate) * inner))
+        y: Tensor = self.output(self.dropout(activate(gate, self.activation) * inner))
         return y
 
 
 def build_feed_forward(
-    kind: FeedForwardKind, d_model: int, d_ff: int, *, dropout: float
+    kind: FeedForwardKind, d_model: int, d_ff: int, *, bias: bool, dropout: float
 ) -> nn.Module:
     """The feed-forward network of that kind; `dropout` acts on its inner activations."""
     match kind:
-        case "relu" | "gelu":
-            return FeedForward(d_model, d_ff, activation=kind, dropout=dropout)
-        case "swiglu":
-            return GatedFeedForward(d_model, d_ff, dropout=dropout)
+        case "relu" | "gelu" | "gelu_tanh" | "swish":
+            return FeedForward(d_model, d_ff, activation=kind, bias=bias, dropout=dropout)
+        case "swiglu" | "geglu" | "geglu_tanh":
+            return GatedFeedForward(d_model, d_ff, kind=kind, bias=bias, dropout=dropout)
         case _ as never:
             assert_never(never)

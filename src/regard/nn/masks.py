@@ -22,6 +22,33 @@ def causal_mask(
     return ones_qk.tril(key_length - query_length)
 
 
+def window_mask(
+    query_length: int, key_length: int, window: int, *, device: torch.device | None = None
+) -> Bool[Tensor, "q k"]:
+    """True where a key is one of the `window` last ones up to the query's own, aligned as above.
+
+    Says nothing of keys after the query: join it with a causal mask.
+    """
+    ones_qk = torch.ones(query_length, key_length, dtype=torch.bool, device=device)
+    return ones_qk.triu(key_length - query_length - window + 1)
+
+
+def document_mask(documents_bt: Int[Tensor, "b t"]) -> Bool[Tensor, "b 1 t t"]:
+    """True where query and key are of one document."""
+    return (documents_bt[:, :, None] == documents_bt[:, None, :])[:, None]
+
+
+def document_positions(
+    documents_bt: Int[Tensor, "b t"], mask_bt: Bool[Tensor, "b t"] | None = None
+) -> Int[Tensor, "b t"]:
+    """Each token's place in its document, from 0; a document is a run of one number."""
+    ones_bt = torch.ones_like(documents_bt, dtype=torch.bool) if mask_bt is None else mask_bt
+    places_bt = positions_from_mask(ones_bt)
+    opens_bt = torch.ones_like(ones_bt)
+    opens_bt[:, 1:] = documents_bt[:, 1:] != documents_bt[:, :-1]
+    return places_bt - torch.where(opens_bt, places_bt, 0).cummax(1).values
+
+
 def positions_from_mask(mask_bk: Bool[Tensor, "b k"]) -> Int[Tensor, "b k"]:
     """Each token's place among the tokens of its row, from 0; padding on either side counts not.
 
