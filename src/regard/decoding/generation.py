@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from regard.settings import Settings
 
@@ -10,11 +10,11 @@ from regard.settings import Settings
 class GenerationConfig(Settings):
     """How to draw the next token, and when to stop.
 
-    The log-probability of a token that occurs already, in the prompt or after it, is first
-    multiplied by `repetition_penalty` (arXiv:1909.05858). Then they are divided by
-    `temperature` (0 is greedy: the likeliest token, always), the `top_k` likeliest stay (0: all),
-    of these as few as have together the share `top_p`, and of these the ones at least `min_p`
-    times as likely as the likeliest.
+    The logit of a token that occurs already, in the prompt or after it, is first divided by
+    `repetition_penalty`, or multiplied by it where it is below 0 (arXiv:1909.05858). Then all are
+    divided by `temperature` (0 is greedy: the likeliest token, always), the `top_k` likeliest
+    stay (0: all), of these as few as have together the share `top_p`, and of these the ones at
+    least `min_p` times as likely as the likeliest.
 
     It ends at the end token, after `max_tokens` tokens, or at the first of the strings of `stop`,
     which is not part of the result.
@@ -29,3 +29,10 @@ class GenerationConfig(Settings):
     repetition_penalty: float = Field(default=1.0, gt=0)
     stop: Annotated[tuple[str, ...], Field(strict=False)] = ()
     seed: int = Field(default=1, ge=0)
+
+    @field_validator("stop")
+    @classmethod
+    def _stops_somewhere(cls, stop: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in stop:
+            raise ValueError("an empty string of stop would stop before anything is drawn")
+        return stop

@@ -8,13 +8,20 @@ from regard.shapes import Bool, Int, Tensor
 
 
 def padded(
-    ids: Sequence[Sequence[int]], *, fill: int, device: torch.device
+    ids: Sequence[Sequence[int]], *, fill: int, device: torch.device, left: bool = False
 ) -> tuple[Int[Tensor, "b s"], Bool[Tensor, "b s"]]:
-    """Fill the lists up on the right; the mask is True at what was there before."""
+    """Fill the lists up on the right, or on the left; the mask is True at what was there before."""
     longest = max(len(row) for row in ids)
-    ids_bs = torch.tensor([[*row, *[fill] * (longest - len(row))] for row in ids])
+    fillings = [[fill] * (longest - len(row)) for row in ids]
+    rows = [
+        [*filling, *row] if left else [*row, *filling]
+        for row, filling in zip(ids, fillings, strict=True)
+    ]
+    ids_bs = torch.tensor(rows)
     lengths_b1 = torch.tensor([[len(row)] for row in ids])
     mask_bs = torch.arange(longest) < lengths_b1
+    if left:
+        mask_bs = mask_bs.flip(1)
     return ids_bs.to(torch.int64).to(device), mask_bs.to(device)
 
 

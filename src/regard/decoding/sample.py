@@ -88,9 +88,11 @@ def draws(seeds: Sequence[int], samples: int, positions: int) -> Float[Tensor, "
     A chain's numbers depend on its sentence's seed and on which of the samples it is, not on how
     many there are.
     """
-    rows = [
-        np.random.Generator(np.random.PCG64([seed, sample])).random(positions)
-        for seed in seeds
-        for sample in range(samples)
-    ]
-    return torch.from_numpy(np.stack(rows))
+    return torch.stack(
+        [chain_draws(seed, sample, positions) for seed in seeds for sample in range(samples)]
+    )
+
+
+def chain_draws(seed: int, sample: int, positions: int) -> Float[Tensor, " t"]:
+    """The random numbers of one chain: number `sample` of those with this seed."""
+    return torch.from_numpy(np.random.Generator(np.random.PCG64([seed, sample])).random(positions))

@@ -7,6 +7,7 @@ from math import log
 from typing import Protocol, runtime_checkable
 
 import torch
+from torch import nn
 
 from regard.models.transformer import Transformer
 from regard.shapes import Bool, Float, Int, Tensor
@@ -96,7 +97,7 @@ class EnsembleStep:
 
 
 @contextmanager
-def evaluating(model: Transformer) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Turn dropout off for the length of a `with` block."""
     was_training = model.training
     model.eval()

@@ -1,0 +1,356 @@
+"""Goes on with texts: prompts of any lengths side by side, each as if it were alone."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from regard.decoding.chain import Choice, most_likely
+from regard.decoding.constraints import check_finite
+from regard.decoding.generation import GenerationConfig
+from regard.decoding.padding import padded, token_batches
+from regard.decoding.sample import Sampler, chain_draws
+from regard.decoding.step import evaluating, full_precision
+from regard.decoding.text_stream import TextStream
+from regard.errors import ModelError
+from regard.models.decoder import LanguageModel
+from regard.nn.cache import Cache
+from regard.shapes import Bool, Float, Int, Tensor
+from regard.text.vocabulary import Vocabulary, never_generated
+
+# Tokens whose keys and values are in memory at once, and logits.
+_CACHED = 2**16
+_LOGITS = 2**25
+# A long prompt is read in parts: scores of all its places by all would not fit.
+_PART = 512
+
+Finish = Literal["end", "stop", "length"]
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """How a model went on with a prompt.
+
+    `text` is what comes after the prompt, without what stopped it; prompt and text, joined as
+    they are, read right. `tokens` are all that were drawn, but for the end token; with a stop
+    string, the last of them spell it. `log_prob` is the natural logarithm of the probability
+    that the model gives them and the end token, whatever the settings of sampling. `finish`
+    says why it stopped: at the `end` token, at a `stop` string, or at `length`, the most tokens
+    or the model's last position.
+    """
+
+    prompt: str
+    text: str
+    tokens: tuple[int, ...]
+    log_prob: float
+    finish: Finish
+
+
+@dataclass
+class _Chain:
+    """One sample of one prompt, while it is made."""
+
+    number: int
+    sample: int
+    prompt: str
+    ids: list[int]
+    seed: int
+    most: int
+    eos: int
+    stream: TextStream
+    tokens: list[int] = field(default_factory=list)
+    log_prob: float = 0.0
+    finish: Finish | None = None
+
+    def push(self, token: int, log_prob: float) -> str:
+        """Take the next token; give the text that is certain now."""
+        self.log_prob += log_prob
+        if token == self.eos:
+            self.finish = "end"
+            return self._rest()
+        self.tokens.append(token)
+        piece = self.stream.push(token)
+        if self.stream.stopped:
+            self.finish = "stop"
+        elif len(self.tokens) == self.most:
+            self.finish = "length"
+            piece += self._rest()
+        return piece
+
+    def _rest(self) -> str:
+        piece = self.stream.finish()
+        if self.stream.stopped:
+            self.finish = "stop"
+        return piece
+
+    @property
+    def result(self) -> Continuation:
+        """What it came to."""
+        assert self.finish is not None
+        return Continuation(
+            self.prompt, self.stream.text, tuple(self.tokens), self.log_prob, self.finish
+        )
+
+
+def generate(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[str],
+    config: GenerationConfig,
+    *,
+    batch_tokens: int = _CACHED,
+    first_prompt: int = 1,
+    warn: Callable[[str], None] | None = None,
+) -> list[list[Continuation]]:
+    """Go on with every prompt, `config.samples` times, in order.
+
+    What a prompt becomes does not depend on the other prompts, nor its first samples on how
+    many there are. An empty prompt begins a text.
+
+    Args:
+        batch_tokens: bounds the tokens of a batch, those to be drawn counted.
+        first_prompt: the number of the first prompt, for warnings and errors.
+        warn: called with a sentence that names the prompt when the model's positions end before
+            `config.max_tokens` are drawn.
+
+    Raises:
+        ModelError: a prompt alone has more tokens than the model has positions (before anything
+            is computed), or the model's output is NaN.
+    """
+    chains = _chains(model, vocabulary, prompts, config, first_prompt, warn)
+    with evaluating(model):
+        for batch in token_batches(
+            [len(chain.ids) + chain.most for chain in chains],
+            batch_tokens=batch_tokens,
+            batch_rows=max(1, _LOGITS // model.vocabulary),
+        ):
+            for _ in _follow(model, vocabulary, [chains[place] for place in batch], config):
+                pass
+    results = [chain.result for chain in chains]
+    count = config.samples
+    return [results[start : start + count] for start in range(0, len(results), count)]
+
+
+def stream(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    prompt: str,
+    config: GenerationConfig,
+    *,
+    warn: Callable[[str], None] | None = None,
+) -> Iterator[str]:
+    """Go on with one prompt; yield its first sample's text in pieces as soon as they are certain.
+
+    No piece holds half a character, or a part of what turns out to be a stop string. Joined,
+    they are the text that `generate` gives. What can be refused is refused by the call.
+
+    Raises:
+        ModelError: as `generate`.
+    """
+    config = config.model_copy(update={"samples": 1})
+    chains = _chains(model, vocabulary, [prompt], config, 1, warn)
+
+    def pieces() -> Iterator[str]:
+        with evaluating(model):
+            yield from filter(None, _follow(model, vocabulary, chains, config))
+
+    return pieces()
+
+
+def prompt_ids(vocabulary: Vocabulary, prompts: Sequence[str]) -> list[list[int]]:
+    """What a model reads before it goes on: what opens a text, then the prompt's tokens.
+
+    That is the start token. Where the end token stands for it (GPT-2), it opens only what would
+    be empty, as there a text is not known to begin with it.
+    """
+    opening = vocabulary.prefix
+    if not opening and vocabulary.start_id != vocabulary.eos_id:
+        opening = (vocabulary.start_id,)
+    return [[*opening, *ids] or [vocabulary.start_id] for ids in vocabulary.encode_batch(prompts)]
+
+
+def _chains(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[str],
+    config: GenerationConfig,
+    first_prompt: int,
+    warn: Callable[[str], None] | None,
+) -> list[_Chain]:
+    """All samples of all prompts, none begun."""
+    chains = []
+    longest = model.config.longest
+    for number, ids in enumerate(prompt_ids(vocabulary, prompts)):
+        most = config.max_tokens
+        if longest is not None:
+            _require_room(ids, longest, first_prompt + number)
+            # The last token that is drawn is not read any more.
+            most = min(most, longest - len(ids) + 1)
+        if most < config.max_tokens and warn is not None:
+            warn(
+                f"prompt {first_prompt + number}: its {len(ids):,} tokens and {most:,} more fill "
+                f"the model's {longest:,} positions; no more than these are drawn"
+            )
+        chains += [
+            _Chain(
+                number,
+                sample,
+                prompts[number],
+                ids,
+                _seed(ids, config.seed),
+                most,
+                vocabulary.eos_id,
+                TextStream(vocabulary, ids, config.stop),
+            )
+            for sample in range(config.samples)
+        ]
+    return chains
+
+
+def _require_room(ids: Sequence[int], longest: int, number: int) -> None:
+    if len(ids) > longest:
+        raise ModelError(
+            f"the prompt has {len(ids):,} tokens, and the model has {longest:,} positions",
+            where=f"prompt {number}",
+            hint="Shorten the prompt: its end counts most for what comes next.",
+        )
+
+
+def _seed(ids: Sequence[int], seed: int) -> int:
+    """A seed out of the prompt itself, so that its samples are the same wherever it stands."""
+    told = repr((seed, list(ids))).encode("ascii")
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big")
+
+
+@torch.inference_mode()
+def _follow(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    chains: Sequence[_Chain],
+    config: GenerationConfig,
+) -> Iterator[str]:
+    """Draw token after token for all chains until each has finished; yield pieces of their text.
+
+    Every row is a chain. One that has finished goes at once: another token might lie past the
+    model's last position.
+    """
+    rows = list(chains)
+    next_token = _NextToken(model, vocabulary, chains, config)
+    cache, logits_rv = _read_prompts(model, chains)
+    while True:
+        token_r, log_prob_r = next_token(logits_rv)
+        drawn = zip(rows, token_r.tolist(), log_prob_r.tolist(), strict=True)
+        for chain, token, log_prob in drawn:
+            yield chain.push(token, log_prob)
+        kept = [row for row, chain in enumerate(rows) if chain.finish is None]
+        if not kept:
+            return
+        if len(kept) < len(rows):
+            kept_r = torch.tensor(kept, device=token_r.device)
+            cache.select(kept_r)
+            next_token.select(kept_r)
+            rows, token_r = [rows[row] for row in kept], token_r[kept_r]
+        logits_rv = model.project(model.step(token_r[:, None], cache)[:, -1])
+
+
+def _read_prompts(
+    model: LanguageModel, chains: Sequence[_Chain]
+) -> tuple[Cache, Float[Tensor, "r v"]]:
+    """Read every prompt once; give the cache and the logits of what follows, a row a chain."""
+    device = model.output_weight.device
+    ids_of = {chain.number: chain.ids for chain in chains}
+    # Padded on the left, all prompts end at one place.
+    ids_bt, mask_bt = padded(list(ids_of.values()), fill=0, device=device, left=True)
+    cache = model.start(len(ids_bt))
+    ragged = not bool(mask_bt.all())
+    for start in range(0, ids_bt.shape[1], _PART):
+        part = slice(start, start + _PART)
+        hidden_btd = model.step(ids_bt[:, part], cache, mask_bt[:, part] if ragged else None)
+    logits_bv = model.project(hidden_btd[:, -1])
+    row_of = {number: row for row, number in enumerate(ids_of)}
+    rows_r = torch.tensor([row_of[chain.number] for chain in chains], device=device)
+    cache.select(rows_r)
+    return cache, logits_bv[rows_r]
+
+
+class _NextToken:
+    """Draws the next token of every row, or takes the likeliest, by the settings of a config."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        vocabulary: Vocabulary,
+        chains: Sequence[_Chain],
+        config: GenerationConfig,
+    ) -> None:
+        device = model.output_weight.device
+        self._length = 0
+        self._chain_r = torch.arange(len(chains), device=device)
+        self._blocked_v = blocked(vocabulary, model.vocabulary).to(device)
+        self._penalty = config.repetition_penalty
+        self._seen_rv: Tensor | None = None
+        if self._penalty != 1:
+            self._seen_rv = torch.zeros(
+                len(chains), model.vocabulary, dtype=torch.bool, device=device
+            )
+            for row, chain in enumerate(chains):
+                self._seen_rv[row, chain.ids] = True
+        self._choose = _choice(chains, config, device)
+
+    def __call__(
+        self, logits_rv: Float[Tensor, "r v"]
+    ) -> tuple[Int[Tensor, " r"], Float[Tensor, " r"]]:
+        """Give the tokens, and the log-probabilities that the model itself gives them."""
+        logits_rv = full_precision(logits_rv)
+        log_probs_rv = logits_rv.log_softmax(-1)
+        tempted_rv = log_probs_rv
+        if self._seen_rv is not None:
+            tempted_rv = penalised(logits_rv, self._seen_rv, self._penalty).log_softmax(-1)
+        tempted_rv = tempted_rv.masked_fill(self._blocked_v, -torch.inf)
+        value_r, token_r = self._choose(tempted_rv, self._chain_r, self._length)
+        check_finite(value_r)
+        self._length += 1
+        if self._seen_rv is not None:
+            self._seen_rv.scatter_(1, token_r[:, None], True)
+        return token_r, log_probs_rv.gather(1, token_r[:, None])[:, 0]
+
+    def select(self, rows_r: Int[Tensor, " r"]) -> None:
+        """Go on with these of the present rows, in this order."""
+        self._chain_r = self._chain_r[rows_r]
+        if self._seen_rv is not None:
+            self._seen_rv = self._seen_rv[rows_r]
+
+
+def _choice(chains: Sequence[_Chain], config: GenerationConfig, device: torch.device) -> Choice:
+    if config.temperature == 0:
+        return most_likely
+    most = max(chain.most for chain in chains)
+    rows = [chain_draws(chain.seed, chain.sample, most) for chain in chains]
+    return Sampler(
+        torch.stack(rows).to(device),
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        min_p=config.min_p,
+    )
+
+
+def penalised(
+    logits_rv: Float[Tensor, "r v"], seen_rv: Bool[Tensor, "r v"], penalty: float
+) -> Float[Tensor, "r v"]:
+    """Lower the logits of tokens that occur already: divided by `penalty`, or times it below 0.
+
+    Source: Keskar et al. 2019, arXiv:1909.05858, section 4.1, where all are divided, so that
+    one below 0 would be raised.
+    """
+    lowered_rv = torch.where(logits_rv < 0, logits_rv * penalty, logits_rv / penalty)
+    return torch.where(seen_rv, lowered_rv, logits_rv)
+
+
+def blocked(vocabulary: Vocabulary, size: int) -> Bool[Tensor, " v"]:
+    """Which of a model's `size` tokens are never drawn: control tokens, and rows of no token."""
+    blocked_v = torch.arange(size) >= vocabulary.size
+    blocked_v[list(never_generated(vocabulary))] = True
+    return blocked_v
