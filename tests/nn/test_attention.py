@@ -215,3 +215,31 @@ def test_attention_dropout_acts_on_the_weights_and_only_in_training() -> None:
     assert not torch.equal(module(x), module(x))
     module.eval()
     assert torch.equal(module(x), module(x))
+
+
+@given(mask_heads=st.sampled_from([None, 1, 4]), biased=st.booleans())
+def test_shared_heads_of_keys_are_the_same_as_copies_of_them(
+    mask_heads: int | None, biased: bool
+) -> None:
+    torch.manual_seed(0)
+    shared = MultiHeadAttention(8, 4, d_k=3, d_v=5, num_kv_heads=2, scale=0.3).double()
+    copied = MultiHeadAttention(8, 4, d_k=3, d_v=5, scale=0.3).double()
+    torch.nn.init.normal_(shared.input.bias)
+    copied.output.load_state_dict(shared.output.state_dict())
+    for kind in ("weight", "bias"):
+        query, key, value = getattr(shared.input, kind).data.split(shared.widths)
+        twice = [
+            part.view(2, 1, -1, *part.shape[1:]).expand(-1, 2, *[-1] * part.dim())
+            for part in (key, value)
+        ]
+        whole = torch.cat([query, *(part.flatten(0, 2) for part in twice)])
+        getattr(copied.input, kind).data.copy_(whole)
+    x = torch.randn(2, 6, 8).double()
+    mask = None if mask_heads is None else (torch.rand(2, mask_heads, 6, 6) > 0.3)
+    bias = torch.randn(1, 4, 6, 6).double() if biased else None
+    torch.testing.assert_close(shared(x, mask, bias=bias), copied(x, mask, bias=bias))
+    memory, record, expected = torch.randn(1, 5, 8).double(), [], []
+    y = shared.cross(x, shared.keys_and_values(memory), record=record)
+    z = copied.cross(x, copied.keys_and_values(memory), record=expected)
+    torch.testing.assert_close(y, z)
+    torch.testing.assert_close(record[0], expected[0])

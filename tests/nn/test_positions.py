@@ -5,10 +5,24 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from regard.errors import ModelError
-from regard.nn.config import LearnedConfig, SinusoidalConfig
-from regard.nn.positions import Layout, PositionalEncoding, build_positions, sinusoids
+from regard.nn.config import (
+    AlibiConfig,
+    LearnedConfig,
+    NoPositionsConfig,
+    RelativeConfig,
+    SinusoidalConfig,
+)
+from regard.nn.positions import (
+    Layout,
+    PositionalEncoding,
+    RelativePositions,
+    alibi_slopes,
+    build_positions,
+    sinusoids,
+)
 
 LAYOUTS: list[Layout] = ["interleaved", "halves"]
 
@@ -94,3 +108,53 @@ def test_the_config_names_the_layout() -> None:
         SinusoidalConfig(layout="halves"), d_model=8, num_heads=2, head_dim=4, bidirectional=True
     )
     assert torch.equal(module.table, sinusoids(256, 8, "halves").float())
+
+
+@pytest.mark.parametrize(
+    ("heads", "slopes"),
+    [
+        (8, [2.0**-i for i in range(1, 9)]),
+        (1, [2.0**-8]),
+        (6, [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]),
+    ],
+)
+def test_alibi_slopes_are_its_paper_s(heads: int, slopes: list[float]) -> None:
+    torch.testing.assert_close(alibi_slopes(heads), torch.tensor(slopes))
+
+
+def test_alibi_lowers_scores_in_proportion_to_the_distance() -> None:
+    module = build_positions(AlibiConfig(), d_model=4, num_heads=2, head_dim=4, bidirectional=True)
+    bias = module.bias(torch.tensor([[2]]), torch.arange(4)[None])
+    assert bias.tolist() == [
+        [[[-2 / 16, -1 / 16, 0, -1 / 16]], [[-2 / 256, -1 / 256, 0, -1 / 256]]]
+    ]
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (8, 20), (4, 5)])
+def test_buckets_are_those_of_t5(bidirectional: bool, buckets: int, max_distance: int) -> None:
+    config = RelativeConfig(buckets=buckets, max_distance=max_distance)
+    module = RelativePositions(config, 2, bidirectional=bidirectional)
+    query, key = torch.arange(300)[None], torch.arange(300)[None]
+    ahead = key[:, None, :] - query[:, :, None]
+    expected = T5Attention._relative_position_bucket(
+        ahead, bidirectional=bidirectional, num_buckets=buckets, max_distance=max_distance
+    )
+    bias = module.bias(query, key)
+    assert torch.equal(bias, module.weight[expected].permute(0, 3, 1, 2))
+
+
+def test_without_positions_nothing_is_told() -> None:
+    module = build_positions(
+        NoPositionsConfig(), d_model=4, num_heads=2, head_dim=4, bidirectional=True
+    )
+    places = torch.arange(3)[None]
+    assert module.vectors(places, 3) is module.rotation(places) is module.bias(places, places)
+    assert module.bias(places, places) is None
+
+
+def test_the_full_range_of_wavelengths_ends_at_20000_pi() -> None:
+    table = sinusoids(2, 8, "halves", "full")
+    rates = torch.arange(4).double() / 3
+    expected = torch.cat([torch.sin(10000**-rates), torch.cos(10000**-rates)])
+    torch.testing.assert_close(table[1], expected, rtol=0, atol=1e-15)

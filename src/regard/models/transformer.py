@@ -211,7 +211,7 @@ class Transformer(nn.Module):
         """
         positions = positions_of(source_bs, source_mask_bs)
         table_vd, size = self.source_embedding.weight, source_bs.shape[1]
-        x = self._embed(source_bs, table_vd, self.source_positions, positions, size)
+        x: Tensor = self._embed(source_bs, table_vd, self.source_positions, positions, size)
         if self.source_embedding_norm is not None:
             x = self.source_embedding_norm(x)
         x = self.dropout(x)

@@ -252,10 +252,12 @@ class MultiHeadAttention(nn.Module):
         grouped_bqd = x_rqd.reshape(len(memory.key_bhke), -1, x_rqd.shape[-1])
         query_bhqe = self._heads(self._project(grouped_bqd, 0, self.widths[0]))
         if record is not None:
-            weights_bhqk = attention_weights(
+            b, heads, q, _ = query_bhqe.shape
+            weights_bgqk = attention_weights(
                 self._shared(query_bhqe), memory.key_bhke, mask, scale=self.scale
-            ).unflatten(2, (-1, query_bhqe.shape[2]))
-            record.append(weights_bhqk.mean((1, 2)).view(*x_rqd.shape[:2], -1))
+            )
+            weights_bhqk = weights_bgqk.reshape(b, heads, q, -1)
+            record.append(weights_bhqk.mean(1).view(*x_rqd.shape[:2], -1))
         return self._attend(query_bhqe, memory, mask).view_as(x_rqd)
 
     def keys_and_values(self, memory_bkd: Float[Tensor, "b k d"]) -> KeysValues:
