@@ -10,7 +10,7 @@ from serving.tiny_runs import TEXT, make_run
 import regard
 from regard.evaluation.metrics import perplexity
 from regard.serving.translator import Translator
-from regard.training.validation import Validator
+from regard.training.validation import TranslationValidator
 from regard.weights.checkpoints import save_checkpoint
 from regard.weights.run_folder import RunFolder
 
@@ -69,7 +69,7 @@ def test_evaluate_gives_the_figures_of_a_validation_in_training(
     command: Command, run_path: Path, translator: Translator, files: tuple[Path, Path]
 ) -> None:
     sources, targets = zip(*pairs_of(files), strict=True)
-    seen = Validator(
+    seen = TranslationValidator(
         sources,
         targets,
         translator.tokenizers,
@@ -78,16 +78,24 @@ def test_evaluate_gives_the_figures_of_a_validation_in_training(
     ).run(translator.model)
     asked = ("evaluate", run_path, "--source", files[0], "--reference", files[1])
     figures = json.loads(command(*asked, "--json").out)
-    assert figures["bleu"] == {"value": seen.bleu, "signature": seen.bleu_signature}
-    assert figures["chrf"] == {"value": seen.chrf, "signature": seen.chrf_signature}
-    assert figures["perplexity"] == seen.perplexity
+    assert figures["bleu"] == {
+        "value": seen.figures["bleu"],
+        "signature": seen.signatures["bleu_signature"],
+    }
+    assert figures["chrf"] == {
+        "value": seen.figures["chrf"],
+        "signature": seen.signatures["chrf_signature"],
+    }
+    assert figures["perplexity"] == seen.figures["perplexity"]
     assert (figures["lines"], figures["left_out"]) == (5, 1)
     done = command(*asked)
     assert [line.split() for line in done.lines[:2]] == [
-        ["BLEU", f"{seen.bleu:.2f}", seen.bleu_signature],
-        ["chrF", f"{seen.chrf:.2f}", seen.chrf_signature],
+        ["BLEU", f"{seen.figures['bleu']:.2f}", seen.signatures["bleu_signature"]],
+        ["chrF", f"{seen.figures['chrf']:.2f}", seen.signatures["chrf_signature"]],
     ]
-    assert done.lines[2].startswith(f"perplexity  {seen.perplexity:7.2f}  per target token, ")
+    assert done.lines[2].startswith(
+        f"perplexity  {seen.figures['perplexity']:7.2f}  per target token, "
+    )
     assert (
         "warning: the perplexity leaves out 1 of 5 pairs, with a side of more than 24 tokens, "
         "as training does\n"

@@ -12,6 +12,7 @@ from regard.models.transformer import Transformer
 from regard.text.batches import Batch
 from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from regard.training.config import InverseSquareRootSchedule, TrainingConfig
+from regard.training.validation import Validation
 
 DIGITS = 10
 VOCABULARY = 3 + DIGITS
@@ -84,3 +85,8 @@ def settings(**changes: object) -> TrainingConfig:
         "log_every": 2,
     }
     return TrainingConfig(**(values | changes))
+
+
+def measured(bleu: float = 3.0) -> Validation:
+    """A validation that found this BLEU."""
+    return Validation({"loss": 1.0, "perplexity": 2.0, "bleu": bleu, "chrf": 4.0}, seconds=0.0)

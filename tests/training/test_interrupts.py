@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from training.conftest import Trained
+from training.digits import measured
 from training.records import read_metrics
 
 from regard.errors import Interrupted
@@ -68,7 +69,7 @@ def test_a_signal_amid_a_validation_saves_and_the_validation_is_done_again(
         if len(calls) == 1:
             signal.raise_signal(number)
             raise AssertionError("the signal must end the validation")
-        return Validation(1.0, 2.0, float(len(calls)), 4.0, "b", "c", (), 0.0)
+        return measured(float(len(calls)))
 
     changes = {"dropout": 0.3, "ema_decay": 0.9, "validate_every": 3}
     whole = train("whole", **changes)

@@ -4,14 +4,15 @@ from collections.abc import Callable
 import pytest
 import torch
 from training.conftest import Trained
-from training.digits import DigitBatches, settings, tiny_model
+from training.digits import DigitBatches, measured, settings, tiny_model
 from training.records import read_metrics
 
 from regard.errors import DataError, DivergenceError, RegardError
 from regard.nn.masks import padding_mask
 from regard.training.devices import choose_device
-from regard.training.feed import Feed, split_batch
+from regard.training.feed import Feed
 from regard.training.losses import translation_loss
+from regard.training.parts import split_batch
 from regard.training.state import Window
 from regard.training.step import Stepper
 from regard.training.tally import Tally
@@ -142,9 +143,7 @@ def test_training_stops_early_by_any_metric_in_its_own_direction(
     def validate(model: torch.nn.Module) -> Validation:
         figures = dict.fromkeys(("loss", "perplexity", "bleu", "chrf"), 5.0)
         figures[metric] = next(coming)
-        return Validation(
-            **figures, bleu_signature="b", chrf_signature="c", samples=(), seconds=0.0
-        )
+        return Validation(figures, seconds=0.0)
 
     run = train(
         "run",
@@ -183,7 +182,7 @@ def test_the_moving_average_is_what_validates_and_is_saved(train: Callable[..., 
 
     def validate(model: torch.nn.Module) -> Validation:
         seen.append({name: weight.clone() for name, weight in model.state_dict().items()})
-        return Validation(1.0, 2.0, 3.0, 4.0, "b", "c", (), 0.0)
+        return measured()
 
     run = train("run", max_steps=4, ema_decay=0.9, options={"validate": validate})
     from regard.weights.tensors import read_tensors

@@ -4,12 +4,12 @@ from torch.nn import functional
 from training.digits import DigitBatches, tiny_model
 
 from regard.nn.masks import padding_mask
-from regard.training.feed import split_batch
 from regard.training.losses import (
     label_smoothed_cross_entropy,
     linear_cross_entropy,
     translation_loss,
 )
+from regard.training.parts import split_batch
 
 SMOOTHINGS = [0.0, 0.1, 0.5, 0.99]
 

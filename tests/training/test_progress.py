@@ -25,12 +25,8 @@ STANDING = Standing(
     learning_rate=1.25e-4,
 )
 VALIDATION = Validation(
-    loss=1.5,
-    perplexity=4.4817,
-    bleu=28.04,
-    chrf=51.5,
-    bleu_signature="b",
-    chrf_signature="c",
+    figures={"loss": 1.5, "perplexity": 4.4817, "bleu": 28.04, "chrf": 51.5},
+    signatures={"bleu_signature": "b", "chrf_signature": "c"},
     samples=(Sample("a\rb", "Hallo\x1b[2J", "Guten Tag"),),
     seconds=12.3,
 )

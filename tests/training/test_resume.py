@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from training.conftest import Trained
-from training.digits import DigitBatches
+from training.digits import DigitBatches, measured
 from training.records import read_metrics
 
 from regard.errors import DataError, RegardError
@@ -108,7 +108,7 @@ def test_validation_leaves_no_trace_in_the_training(train: Callable[..., Trained
     def validate(model: torch.nn.Module) -> Validation:
         assert not model.training
         torch.rand(3)
-        return Validation(1.0, 2.0, 3.0, 4.0, "b", "c", (), 0.0)
+        return measured()
 
     plain = train("plain", dropout=0.3, ema_decay=0.9)
     validated = train(
@@ -136,7 +136,7 @@ def test_the_last_checkpoints_and_the_best_are_kept(train: Callable[..., Trained
     figures = iter([5.0, 9.0, 7.0, 6.0, 3.0])
 
     def validate(model: torch.nn.Module) -> Validation:
-        return Validation(1.0, 2.0, next(figures), 4.0, "b", "c", (), 0.0)
+        return measured(next(figures))
 
     run = train(
         "run", max_steps=10, checkpoint_every=2, keep_last=2, options={"validate": validate}
@@ -200,7 +200,7 @@ def test_a_run_that_goes_on_after_its_end_remembers_its_best(
     figures = iter([5.0, 9.0, 7.0])
 
     def validate(model: torch.nn.Module) -> Validation:
-        return Validation(1.0, 2.0, next(figures), 4.0, "b", "c", (), 0.0)
+        return measured(next(figures))
 
     # Step 3 is validated as the last, though it is no multiple of the interval.
     kept = {"checkpoint_every": 2, "options": {"validate": validate}}

@@ -16,9 +16,9 @@ from regard.models.transformer import Transformer
 from regard.text.config import VocabularyConfig
 from regard.text.corpus import Tokenizers
 from regard.text.tokenizer import Tokenizer
-from regard.training.feed import split_batch
 from regard.training.losses import translation_loss
-from regard.training.validation import Validation, Validator
+from regard.training.parts import split_batch
+from regard.training.validation import TranslationValidator, Validation
 
 SOURCES = ["turn on the light", "", "open the door", "close the window now", "the end"]
 TARGETS = ["das Licht an", "", "die Tür auf", "das Fenster jetzt zu", "das Ende"]
@@ -40,9 +40,9 @@ def model(tokenizers: Tokenizers) -> Transformer:
     return build_model(config, source_vocabulary=size, target_vocabulary=size, seed=1)
 
 
-def validator(tokenizers: Tokenizers, **changes: int) -> Validator:
+def validator(tokenizers: Tokenizers, **changes: int) -> TranslationValidator:
     settings = {"trained_length": 50, "sample_lines": 2} | changes
-    return Validator(SOURCES, TARGETS, tokenizers, DECODING, **settings)
+    return TranslationValidator(SOURCES, TARGETS, tokenizers, DECODING, **settings)
 
 
 def without_seconds(validation: Validation) -> Validation:
@@ -58,11 +58,17 @@ def test_the_figures_are_those_of_translating_and_scoring_the_same_lines(
     texts = [translation.text for translation in translations]
     scores = score_pairs([model], *both, list(zip(SOURCES, TARGETS, strict=True)))
     loss = -sum(score.log_prob for score in scores) / sum(score.tokens for score in scores)
-    assert found.loss == pytest.approx(loss, rel=1e-12)
-    assert found.perplexity == pytest.approx(math.exp(loss), rel=1e-12)
+    assert found.figures["loss"] == pytest.approx(loss, rel=1e-12)
+    assert found.figures["perplexity"] == pytest.approx(math.exp(loss), rel=1e-12)
     expected = bleu(texts, TARGETS), chrf(texts, TARGETS)
-    assert (found.bleu, found.bleu_signature) == (expected[0].value, expected[0].signature)
-    assert (found.chrf, found.chrf_signature) == (expected[1].value, expected[1].signature)
+    assert (found.figures["bleu"], found.signatures["bleu_signature"]) == (
+        expected[0].value,
+        expected[0].signature,
+    )
+    assert (found.figures["chrf"], found.signatures["chrf_signature"]) == (
+        expected[1].value,
+        expected[1].signature,
+    )
     assert found.seconds > 0
 
 
@@ -74,7 +80,7 @@ def test_the_loss_is_that_of_training_without_smoothing_and_dropout(
     with torch.no_grad():
         sums = translation_loss(model.eval(), part, 0.3)
     found = validator(tokenizers).run(model.train())
-    assert found.loss == pytest.approx(float(sums.nll) / len(part.targets_n), rel=1e-5)
+    assert found.figures["loss"] == pytest.approx(float(sums.nll) / len(part.targets_n), rel=1e-5)
 
 
 def test_a_model_in_training_is_measured_without_dropout_and_stays_in_training(
@@ -117,13 +123,13 @@ def test_a_pair_longer_than_in_training_has_no_part_in_the_loss_but_is_translate
     found = validator(tokenizers, trained_length=limit, sample_lines=99).run(model)
     scores = score_pairs([model], [tokenizers.source], tokenizers.target, short)
     tokens = sum(score.tokens for score in scores)
-    assert found.loss == pytest.approx(-sum(score.log_prob for score in scores) / tokens)
+    assert found.figures["loss"] == pytest.approx(-sum(score.log_prob for score in scores) / tokens)
     assert len(found.samples) == 4
 
 
 def test_text_whose_every_pair_is_too_long_is_refused(tokenizers: Tokenizers) -> None:
     with pytest.raises(DataError) as refused:
-        Validator(SOURCES[:1], TARGETS[:1], tokenizers, DECODING, trained_length=1)
+        TranslationValidator(SOURCES[:1], TARGETS[:1], tokenizers, DECODING, trained_length=1)
     assert str(refused.value) == (
         "every pair of the validation text has a side of more than 1 tokens"
     )

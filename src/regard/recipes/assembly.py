@@ -18,7 +18,7 @@ from regard.training.feed import BatchSource
 from regard.training.interrupts import Interrupts
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
-from regard.training.validation import Validator
+from regard.training.validation import TranslationValidator, Validator
 from regard.weights.fit import misfits
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
@@ -34,7 +34,7 @@ class Assembly:
 
     def validator(self) -> Validator:
         """What measures the model on the validation text."""
-        return Validator(
+        return TranslationValidator(
             self.data.valid.source_lines,
             self.data.valid.target_lines,
             self.data.tokenizers,

@@ -52,7 +52,7 @@ class Trainer:
     """Trains a model into a run folder.
 
     The order of batches is that of `batches`, whose data `fingerprint` names; `line` tells the
-    file and line number of a pair, for errors. `validate` is called with the model in eval mode,
+    file and line number of a row, for errors. `validate` is called with the model in eval mode,
     the moving averages in place of its weights where there are any; it may use random numbers
     and be interrupted without a trace in the training.
 
@@ -61,14 +61,14 @@ class Trainer:
     of the training.
 
     Args:
-        model: an encoder-decoder with `config.d_model`; it is moved to the device.
+        model: one with `config.d_model` that `loss` can be taken of; it is moved to the device.
         batches: where batches come from.
         config: how to train.
         folder: a run folder opened for writing.
         validate: measures the model on the validation text; None for no validations.
         reporter: shows what happens.
         interrupts: the program's handler of signals, already at work.
-        line: the file and the line number of a pair.
+        line: the file and the line number of a pair or a text, by its number in the data.
         fingerprint: names the training data, to notice at a resume that it has changed.
         measure: names what `validate` measures; the best so far is forgotten when it changes.
         loss: the sums of losses of a part of a batch.
@@ -326,7 +326,7 @@ class Trainer:
         try:
             yield
         except NotFinite as error:
-            lines = [self._line(pair) for pair in error.pairs] if self._line else []
+            lines = [self._line(row) for row in error.rows] if self._line else []
             names = [f"{file}:{number}" for file, number in lines]
             self._write(self._end_record("diverged") | {"problem": str(error), "lines": names})
             self._reporter.end()

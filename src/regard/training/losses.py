@@ -6,18 +6,21 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import nn
 
+from regard.models.decoder import LanguageModel
+from regard.models.encoder import TextEncoder
 from regard.shapes import Bool, Float, Int, Tensor
-from regard.training.feed import Part
+from regard.training.parts import LabelPart, PairPart, TextPart
 
 CHUNK_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class LossSums:
-    """Two sums over the real target tokens of a batch, in nats; divide by the tokens of a step.
+    """Two sums over the targets of a batch, in nats; divide by the targets of a step.
 
-    `smoothed` is what training minimises and carries the gradient; `nll` is the unsmoothed
-    negative log-likelihood, detached, whose mean per token is the logarithm of perplexity.
+    A target is a token to be predicted or, in classification, the label of a text. `smoothed` is
+    what training minimises and carries the gradient; `nll` is the unsmoothed negative
+    log-likelihood, detached, whose mean per token is the logarithm of perplexity.
     """
 
     smoothed: Tensor
@@ -25,12 +28,21 @@ class LossSums:
 
 
 @runtime_checkable
-class EncoderDecoder(Protocol):
-    """What a model must offer to be trained on pairs of source and target."""
+class Projecting(Protocol):
+    """A model that turns vectors into logits over its vocabulary."""
 
     @property
     def output_weight(self) -> Tensor:
         """The projection to the vocabulary, v x d."""
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What is added to the logits, v."""
+
+
+@runtime_checkable
+class EncoderDecoder(Projecting, Protocol):
+    """What a model must offer to be trained on pairs of source and target."""
 
     def encode(self, source_bs: Tensor, source_mask_bs: Tensor | None) -> Tensor:
         """The memory of each source."""
@@ -68,12 +80,13 @@ def linear_cross_entropy(
     targets_n: Int[Tensor, "n"],
     label_smoothing: float,
     *,
+    bias_v: Float[Tensor, " v"] | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> LossSums:
     """Project to the vocabulary and take the cross-entropy, `chunk_rows` tokens at a time.
 
     Never holds more than `chunk_rows` x v logits: each chunk's gradients are computed as soon as
-    its loss is, so nothing is kept for the backward pass but the two gradients. Under autocast
+    its loss is, so nothing is kept for the backward pass but the gradients. Under autocast
     the matrix products run in the autocast type; the softmax and the sums never do. The weight
     may be tied to an embedding: its gradient is added to what comes from there.
 
@@ -82,6 +95,7 @@ def linear_cross_entropy(
         weight_vd: the projection.
         targets_n: the tokens to be predicted.
         label_smoothing: the share spread evenly over the whole vocabulary.
+        bias_v: what is added to the logits; None for nothing.
         chunk_rows: tokens whose logits are held at once.
     """
     device = hidden_nd.device.type
@@ -95,6 +109,7 @@ def linear_cross_entropy(
         _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
             hidden_nd,
             weight_vd,
+            bias_v,
             targets_n,
             label_smoothing,
             chunk_rows,
@@ -106,13 +121,14 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The sums over tokens, with the gradients of hidden states and weight made on the way."""
+    """The sums over tokens, with the gradients of its three inputs made on the way."""
 
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401 - torch's context has no public type
         hidden_nd: Tensor,
         weight_vd: Tensor,
+        bias_v: Tensor | None,
         targets_n: Tensor,
         label_smoothing: float,
         chunk_rows: int,
@@ -120,11 +136,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(compute, torch.float32)
-        hidden_gradient = weight_gradient = None
+        hidden_gradient = weight_gradient = bias_gradient = None
         if with_gradients and ctx.needs_input_grad[0]:
             hidden_gradient = torch.empty_like(hidden_nd, dtype=wide)
         if with_gradients and ctx.needs_input_grad[1]:
             weight_gradient = torch.zeros_like(weight_vd, dtype=wide)
+        if with_gradients and bias_v is not None and ctx.needs_input_grad[2]:
+            bias_gradient = torch.zeros_like(bias_v, dtype=wide)
         smoothed = hidden_nd.new_zeros((), dtype=wide)
         nll = hidden_nd.new_zeros((), dtype=wide)
         with torch.autocast(hidden_nd.device.type, enabled=False):
@@ -132,21 +150,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for start in range(0, len(hidden_nd), chunk_rows):
                 rows = slice(start, start + chunk_rows)
                 hidden_cd, targets_c1 = narrow_hidden_nd[rows], targets_n[rows].unsqueeze(1)
-                log_probs_cv = torch.log_softmax(hidden_cd @ narrow_weight_vd.t(), -1, dtype=wide)
+                logits_cv = hidden_cd @ narrow_weight_vd.t()
+                if bias_v is not None:
+                    logits_cv = logits_cv + bias_v
+                log_probs_cv = torch.log_softmax(logits_cv, -1, dtype=wide)
                 chunk_nll = -log_probs_cv.gather(1, targets_c1).sum()
                 nll += chunk_nll
                 smoothed += (1 - label_smoothing) * chunk_nll
                 if label_smoothing:
                     smoothed -= label_smoothing * log_probs_cv.mean(dim=-1).sum()
-                if hidden_gradient is None and weight_gradient is None:
+                if hidden_gradient is None and weight_gradient is None and bias_gradient is None:
                     continue
-                slope_cv = _slope(log_probs_cv, targets_c1, label_smoothing).to(compute)
+                slope_cv = _slope(log_probs_cv, targets_c1, label_smoothing)
+                if bias_gradient is not None:
+                    bias_gradient += slope_cv.sum(0)
+                slope_cv = slope_cv.to(compute)
                 if hidden_gradient is not None:
                     hidden_gradient[rows] = slope_cv @ narrow_weight_vd
                 if weight_gradient is not None:
                     _add_product(weight_gradient, slope_cv.t(), hidden_cd)
-        ctx.gradients = (hidden_gradient, weight_gradient)
-        ctx.types = (hidden_nd.dtype, weight_vd.dtype)
+        ctx.gradients = (hidden_gradient, weight_gradient, bias_gradient)
+        ctx.types = (hidden_nd.dtype, weight_vd.dtype, bias_v.dtype if bias_v is not None else wide)
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
@@ -176,7 +200,7 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total += left @ right
 
 
-def translation_loss(model: nn.Module, part: Part, label_smoothing: float) -> LossSums:
+def translation_loss(model: nn.Module, part: PairPart, label_smoothing: float) -> LossSums:
     """The loss of an encoder-decoder on a part of a batch that lies on the model's device.
 
     Padding is dropped before the projection, so no logit of it is ever computed.
@@ -184,9 +208,46 @@ def translation_loss(model: nn.Module, part: Part, label_smoothing: float) -> Lo
     network = cast(EncoderDecoder, model)
     memory_bsd = network.encode(part.source_bs, part.source_mask_bs)
     hidden_btd = network.decode(part.target_in_bt, memory_bsd, part.source_mask_bs)
+    hidden_nd = hidden_btd.flatten(0, 1).index_select(0, part.real_n)
+    if getattr(model.config, "output_scale", False):
+        hidden_nd = hidden_nd * hidden_nd.shape[1] ** -0.5
+    return _token_loss(network, hidden_nd, part.targets_n, label_smoothing)
+
+
+def language_model_loss(model: nn.Module, part: TextPart, label_smoothing: float) -> LossSums:
+    """The loss of a decoder-only model: of each token, given those of its document before it."""
+    network = cast(LanguageModel, model)
+    hidden_btd = network.hidden(part.ids_bt, part.mask_bt, part.documents_bt)
+    hidden_nd = hidden_btd.flatten(0, 1).index_select(0, part.real_n)
+    return _token_loss(network, hidden_nd, part.targets_n, label_smoothing)
+
+
+def masked_loss(model: nn.Module, part: TextPart, label_smoothing: float) -> LossSums:
+    """The loss of an encoder-only model on the tokens that it has to fill in."""
+    network = cast(TextEncoder, model)
+    hidden_btd = network(part.ids_bt, part.mask_bt, None, part.documents_bt)
+    hidden_nd = network.prepare(hidden_btd.flatten(0, 1).index_select(0, part.real_n))
+    return _token_loss(network, hidden_nd, part.targets_n, label_smoothing)
+
+
+def classification_loss(model: nn.Module, part: LabelPart, label_smoothing: float) -> LossSums:
+    """The loss of a classifier on the labels of its texts."""
+    network = cast(TextEncoder, model)
+    logits_bc = network.classify(network(part.ids_bs, part.mask_bs), part.mask_bs)
+    wide_bc = logits_bc.to(torch.promote_types(logits_bc.dtype, torch.float32))
+    rows_b = torch.ones_like(part.labels_b, dtype=torch.bool)
+    return label_smoothed_cross_entropy(
+        wide_bc[None], part.labels_b[None], rows_b[None], label_smoothing
+    )
+
+
+def _token_loss(
+    network: Projecting, hidden_nd: Tensor, targets_n: Tensor, label_smoothing: float
+) -> LossSums:
     return linear_cross_entropy(
-        hidden_btd.flatten(0, 1).index_select(0, part.real_n),
+        hidden_nd,
         network.output_weight,
-        part.targets_n,
+        targets_n,
         label_smoothing,
+        bias_v=network.output_bias,
     )

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from regard.errors import RunFolderError
+from regard.evaluation.figures import FIGURES
 
 Record = dict[str, Any]
 
 _CURVES = {
     "train": ("loss", "nll", "learning_rate", "tokens_per_second", "grad_norm"),
-    "valid": ("loss", "perplexity", "bleu", "chrf"),
+    "valid": tuple(FIGURES),
 }
 
 

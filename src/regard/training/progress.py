@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from regard.durations import duration
+from regard.evaluation.figures import shown
 from regard.streams import Stream, Unfailing
 from regard.training.validation import Validation
 
@@ -197,8 +198,8 @@ def left_text(standing: Standing) -> str:
 def validation_text(step: int, validation: Validation, *, better: bool) -> str:
     """A validation for people: its figures, then each sample with source and reference."""
     head = (
-        f"validation at step {step:,}: BLEU {validation.bleu:.1f}  chrF {validation.chrf:.1f}  "
-        f"perplexity {validation.perplexity:.2f}  ({duration(validation.seconds)})"
+        f"validation at step {step:,}: {shown(validation.figures)}  "
+        f"({duration(validation.seconds)})"
     )
     lines = [head + ("  best so far" if better else "")]
     for sample in validation.samples:

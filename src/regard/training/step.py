@@ -1,6 +1,7 @@
 """One optimizer step: forward, backward, clipping, update, moving average."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -8,13 +9,14 @@ from torch import nn
 from regard.shapes import Tensor
 from regard.training.config import TrainingConfig
 from regard.training.ema import MovingAverage
-from regard.training.feed import Part, StepBatch
+from regard.training.feed import StepBatch
 from regard.training.losses import LossSums
 from regard.training.optimizers import build_optimizer, set_learning_rate
 from regard.training.precision import Precision, autocast
 from regard.training.tally import StepFigures, Tally
 
-Loss = Callable[[nn.Module, Part, float], LossSums]
+# The loss of a part of the kind that the batches give.
+Loss = Callable[[nn.Module, Any, float], LossSums]
 
 
 class Stepper:
@@ -40,7 +42,7 @@ class Stepper:
     def take(self, batch: StepBatch, step: int, rate: float, tally: Tally) -> None:
         """Do step number `step` with learning rate `rate`.
 
-        Each part's loss is divided by the tokens of the whole step, so that the gradient is that
+        Each part's loss is divided by the targets of the whole step, so that the gradient is that
         of one big batch, whatever the parts are.
 
         Raises:
@@ -53,7 +55,7 @@ class Stepper:
             here = part.to(self._device)
             with autocast(self._precision, self._device):
                 part_sums = self._loss(self.model, here, self._config.label_smoothing)
-            loss = part_sums.smoothed / batch.target_tokens
+            loss = part_sums.smoothed / batch.targets
             loss.backward()  # type: ignore[no-untyped-call]
             sums.append(LossSums(part_sums.smoothed.detach(), part_sums.nll))
         total = LossSums(
@@ -61,7 +63,7 @@ class Stepper:
             torch.stack([one.nll for one in sums]).sum(),
         )
         norm = self._clip()
-        tally.add(StepFigures(step, total, norm, batch.target_tokens, batch.pairs_b))
+        tally.add(StepFigures(step, total, norm, batch.targets, batch.rows_b))
         if self._device.type == "cpu":
             tally.look()
         set_learning_rate(self.optimizer, rate)

@@ -16,22 +16,22 @@ _LINES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepFigures:
-    """What a step left on the device, and which pairs it saw."""
+    """What a step left on the device, and which rows of the data it saw."""
 
     step: int
     sums: LossSums
     norm: Tensor
     tokens: int
-    pairs_b: Tensor
+    rows_b: Tensor
 
 
 class NotFinite(Exception):  # noqa: N818 - the trainer turns it into the user's error
-    """A loss or gradient norm that is no finite number, and the pairs of its batch."""
+    """A loss or gradient norm that is no finite number, and the rows of its batch."""
 
-    def __init__(self, step: int, what: str, value: float, pairs: list[int]) -> None:
+    def __init__(self, step: int, what: str, value: float, rows: list[int]) -> None:
         super().__init__(f"the {what} is {value} at step {step}")
         self.step = step
-        self.pairs = pairs
+        self.rows = rows
 
 
 class Tally:
@@ -67,7 +67,7 @@ class Tally:
         for figures, (smoothed, nll, norm) in zip(waiting, rows, strict=True):
             for what, value in (("loss", smoothed), ("gradient norm", norm)):
                 if not math.isfinite(value):
-                    raise NotFinite(figures.step, what, value, figures.pairs_b.tolist())
+                    raise NotFinite(figures.step, what, value, figures.rows_b.tolist())
             self.window.smoothed += smoothed
             self.window.nll += nll
             self.window.tokens += figures.tokens

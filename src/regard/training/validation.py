@@ -1,14 +1,15 @@
 """How good the model is now, on text that it is not trained on."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import nn
 
 from regard.decoding.config import DecodingConfig
 from regard.errors import DataError
+from regard.evaluation.classes import Confusion
 from regard.evaluation.judge import judge
 from regard.models.transformer import Transformer
 from regard.text.corpus import Tokenizers
@@ -26,45 +27,50 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The figures of one validation.
+    """The figures of one validation, by name.
 
-    `loss` is the unsmoothed negative log-likelihood in nats a target token, the end token
-    counted, and `perplexity` is its exponential; `bleu` and `chrf` are sacreBLEU's on
-    detokenised text; `seconds` is what it took.
+    `loss` is the unsmoothed negative log-likelihood in nats a target (a token, the end token
+    counted, or a label), and `perplexity` is its exponential; `bleu` and `chrf` are sacreBLEU's
+    on detokenised text, and `signatures` say how they were computed; `accuracy` and `f1` are
+    shares. `confusion` is what a classifier took for what; `seconds` is what it all took.
     """
 
-    loss: float
-    perplexity: float
-    bleu: float
-    chrf: float
-    bleu_signature: str
-    chrf_signature: str
-    samples: tuple[Sample, ...]
+    figures: Mapping[str, float]
     seconds: float
+    samples: tuple[Sample, ...] = ()
+    signatures: Mapping[str, str] = field(default_factory=dict)
+    confusion: Confusion | None = None
 
     def value(self, metric: Metric) -> float:
         """The figure that a recipe names."""
-        return {
-            "loss": self.loss,
-            "perplexity": self.perplexity,
-            "bleu": self.bleu,
-            "chrf": self.chrf,
-        }[metric]
+        return self.figures[metric]
 
     def record(self, step: int, seconds: float) -> dict[str, Any]:
         """The line of metrics.jsonl; `seconds` is the training's wall time until now."""
-        figures = asdict(self)
-        taken = figures.pop("seconds")
-        return {
+        record: dict[str, Any] = {
             "event": "valid",
             "step": step,
-            **figures,
+            **self.figures,
+            **self.signatures,
+            "samples": [asdict(sample) for sample in self.samples],
             "seconds": seconds,
-            "validation_seconds": taken,
+            "validation_seconds": self.seconds,
         }
+        if self.confusion is not None:
+            record["labels"] = list(self.confusion.names)
+            record["confusion"] = [list(row) for row in self.confusion.counts]
+        return record
 
 
-class Validator:
+@runtime_checkable
+class Validator(Protocol):
+    """Measures a model on the validation text."""
+
+    def run(self, model: nn.Module) -> Validation:
+        """Measure the model, in eval mode and without a trace in it."""
+
+
+class TranslationValidator:
     """Translates and scores the validation text, the way `regard evaluate` does.
 
     Always in float32, and in eval mode, which decoding sees to. Line N of `target_lines`
@@ -120,8 +126,10 @@ class Validator:
             self._decoding,
             trained_length=self._trained_length,
         )
+        scores = found.scores()
         return Validation(
-            **found.scores(),
+            figures={name: value for name, value in scores.items() if isinstance(value, float)},
+            signatures={name: value for name, value in scores.items() if isinstance(value, str)},
             samples=tuple(
                 Sample(self._sources[place], self._targets[place], found.translations[place].text)
                 for place in self._shown
