@@ -12,7 +12,7 @@ from regard.decoding.score import score_pairs
 from regard.decoding.translate import Translation, translate
 from regard.evaluation.metrics import Score, bleu, chrf, perplexity
 from regard.models.transformer import Transformer
-from regard.text.tokenizer import Tokenizer
+from regard.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Judgement:
 
 def judge(
     models: Sequence[Transformer],
-    source_tokenizers: Sequence[Tokenizer],
-    target_tokenizer: Tokenizer,
+    source_tokenizers: Sequence[Vocabulary],
+    target_tokenizer: Vocabulary,
     pairs: Sequence[tuple[str, str]],
     decoding: DecodingConfig,
     *,
@@ -86,8 +86,8 @@ def judge(
 
 def _judge(
     models: Sequence[Transformer],
-    source_tokenizers: Sequence[Tokenizer],
-    target_tokenizer: Tokenizer,
+    source_tokenizers: Sequence[Vocabulary],
+    target_tokenizer: Vocabulary,
     pairs: Sequence[tuple[str, str]],
     decoding: DecodingConfig,
     trained_length: int,

@@ -10,7 +10,7 @@ from regard.errors import DataError
 from regard.serving.outputs import LineWriter
 from regard.serving.translator import Translator
 from regard.serving.windows import Input
-from regard.text.tokenizer import Tokenizer
+from regard.text.vocabulary import Vocabulary
 
 _NAMED = 10
 # Line ends to other programs; JSON leaves them as they are.
@@ -123,7 +123,7 @@ def _require_end(prefixes: Iterator[str], lines: int, prefix_file: str, name: st
 
 
 def _record(
-    number: int, line: str, translation: Translation, tokenizer: Tokenizer, n_best: int
+    number: int, line: str, translation: Translation, tokenizer: Vocabulary, n_best: int
 ) -> str:
     """The line of the report."""
     record: dict[str, object] = {
@@ -136,7 +136,7 @@ def _record(
     return json.dumps(record, ensure_ascii=False).translate(_ESCAPED)
 
 
-def _fields(candidate: Candidate, tokenizer: Tokenizer) -> dict[str, object]:
+def _fields(candidate: Candidate, tokenizer: Vocabulary) -> dict[str, object]:
     return {
         "text": candidate.text,
         "tokens": tokenizer.tokens(candidate.tokens),

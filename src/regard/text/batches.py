@@ -23,9 +23,10 @@ POOL_PAIRS = 1 << 18
 class Batch:
     """Some pairs of similar length, padded on the right with the padding id.
 
-    `source_bs` has each source between the prefix and the suffix of its vocabulary (an end token
-    where that was made here). `target_in_bt` begins each target with the start token,
-    `target_out_bt` ends it with the end token, so that one is the other moved by one. The lengths count the real positions of a row. `pairs_b` are indices into the corpus.
+    `source_bs` has each source between the prefix and the suffix of its vocabulary (for one made
+    here nothing and the end token). `target_in_bt` begins each target with the start token,
+    `target_out_bt` ends it with the end token, so that one is the other moved by one. The lengths
+    count the real positions of a row. `pairs_b` are indices into the corpus.
     """
 
     source_bs: Int[Tensor, "b s"]
@@ -199,6 +200,7 @@ class Batches:
 
 
 def key_of(seed: int, purpose: str, *numbers: int) -> int:
+    """Return a key for a shuffle or a generator, another for each purpose and numbers."""
     said = f"{seed} {purpose} {numbers}".encode()
     return int.from_bytes(blake2b(said, digest_size=8).digest(), "big")
 

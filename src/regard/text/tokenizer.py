@@ -58,9 +58,14 @@ def _byte_alphabet() -> dict[str, int]:
     }
 
 
-_BYTE_OF = _byte_alphabet()
+BYTE_OF = _byte_alphabet()
 # How the library spells the bytes that stand in for a character that a vocabulary lacks.
 _BYTE_TOKENS = {f"<0x{byte:02X}>": byte for byte in range(256)}
+
+
+def half_character() -> DataError:
+    """The error for a text that Python can hold and UTF-8 can't."""
+    return DataError("the text holds half of a surrogate pair, which no UTF-8 can")
 
 
 def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:
@@ -141,7 +146,7 @@ class Tokenizer:
             library = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
             document = json.loads(library.to_str())
             control = tuple(library.id_to_token(token) for token in range(len(CONTROL_TOKENS)))
-            needed = _BYTE_TOKENS if _kind(document["model"]) == "char" else _BYTE_OF
+            needed = _BYTE_TOKENS if _kind(document["model"]) == "char" else BYTE_OF
             made_here = (
                 control == CONTROL_TOKENS
                 and not document["added_tokens"]
@@ -196,7 +201,7 @@ class Tokenizer:
                 [space + text for text in texts if text], add_special_tokens=False
             )
         except (TypeError, UnicodeEncodeError):
-            raise DataError("the text holds half of a surrogate pair, which no UTF-8 can") from None
+            raise half_character() from None
         ids = iter(encoded)
         return [next(ids).ids if text else [] for text in texts]
 
@@ -248,7 +253,7 @@ def _kind(model: dict[str, Any]) -> Literal["bpe", "unigram", "char"]:
 
 
 def _spell_bytes(piece: str) -> bytes:
-    return bytes(_BYTE_OF[letter] for letter in piece)
+    return bytes(BYTE_OF[letter] for letter in piece)
 
 
 def _spell_character(piece: str) -> bytes:
@@ -263,7 +268,7 @@ def _train_bpe(lines: Iterator[str], size: int, control: list[str]) -> tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=control,
-        initial_alphabet=sorted(_BYTE_OF),
+        initial_alphabet=sorted(BYTE_OF),
         show_progress=False,
     )
     # The library is deaf to signals, and trains for minutes.
@@ -275,7 +280,7 @@ def _train_unigram(lines: Iterator[str], size: int, control: list[str]) -> token
     splitter = _pre_tokenizer()
     spaced = (" " + line for line in lines if line)
     words = (word for line in spaced for word, _ in splitter.pre_tokenize_str(line))
-    scored = train_unigram(words, size - len(control), sorted(_BYTE_OF))
+    scored = train_unigram(words, size - len(control), sorted(BYTE_OF))
     # A control token is scored below anything a segmentation could ever prefer.
     scored = [(token, -1e9) for token in control] + scored
     library = tokenizers.Tokenizer(models.Unigram(scored, None, False))
