@@ -14,12 +14,14 @@ class MovingAverage:
     """`average = decay * average + (1 - decay) * weight` after every step.
 
     Early on the decay is `(1 + step) / (10 + step)` where that is less, so that the first
-    weights, which know nothing, are soon forgotten.
+    weights, which know nothing, are soon forgotten. Weights that are not trained have none.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self._weights = dict(model.named_parameters())
+        self._weights = {
+            name: weight for name, weight in model.named_parameters() if weight.requires_grad
+        }
         self.weights = {
             name: weight.detach().clone(memory_format=torch.preserve_format)
             for name, weight in self._weights.items()

@@ -1,6 +1,6 @@
 """Checkpoints and the model file: what a training leaves in its run folder and finds there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from regard.errors import DataError, RegardError
 from regard.training.config import TrainingConfig
 from regard.training.state import (
     Position,
+    file_tensors,
     give_random,
     give_tensors,
     model_tensors,
@@ -34,7 +35,7 @@ class Keeper:
     """Writes a training's checkpoints and its model, and takes up an earlier start's.
 
     `fingerprint` names the training data, and `measure` what validations measure; `say` takes
-    words for the user.
+    words for the user, and `notes` are kept with the model beside those of how it was made.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Keeper:
         fingerprint: str,
         measure: str,
         say: Callable[[str], None],
+        notes: Mapping[str, str],
     ) -> None:
         self.saved_step = -1
         self.saved_validated = -1
@@ -52,6 +54,7 @@ class Keeper:
         self._fingerprint = fingerprint
         self._measure = f"{config.best_metric} {measure}"
         self._say = say
+        self._notes = dict(notes)
 
     def newest(self) -> tuple[Checkpoint, State] | None:
         """The newest whole checkpoint and its state, after a check that it can be gone on with.
@@ -131,12 +134,12 @@ class Keeper:
 
         `made` is "best" or "last" and is kept with the file, beside the step.
         """
-        notes = {"made": made, "step": str(position.step)}
+        notes = {**self._notes, "made": made, "step": str(position.step)}
         if stepper.average:
             notes["ema_decay"] = str(self._config.ema_decay)
         if made == "best" and position.best:
             notes[self._config.best_metric] = str(position.best.value)
-        self._folder.write_model(model_tensors(model, stepper.average), notes)
+        self._folder.write_model(file_tensors(model_tensors(model, stepper.average)), notes)
 
     def last_checkpoint(self) -> Path | None:
         """Where the newest checkpoint is."""
@@ -165,6 +168,11 @@ class Keeper:
             return
         found = find_checkpoint(folder.path, best.step)
         weights = found.tensors("ema" if "ema" in found.names else "model")
-        notes = {"made": "best", "step": str(best.step), self._config.best_metric: str(best.value)}
+        notes = {
+            **self._notes,
+            "made": "best",
+            "step": str(best.step),
+            self._config.best_metric: str(best.value),
+        }
         self._say(f"the model is made again from the best checkpoint, that of step {best.step}")
-        folder.write_model(weights, notes)
+        folder.write_model(file_tensors(weights), notes)

@@ -1,9 +1,10 @@
 """The training loop, which can be stopped at any moment and resumed to the bit."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NoReturn
 
 import torch
@@ -71,6 +72,7 @@ class Trainer:
         line: the file and the line number of a pair or a text, by its number in the data.
         fingerprint: names the training data, to notice at a resume that it has changed.
         measure: names what `validate` measures; the best so far is forgotten when it changes.
+        notes: kept with the model that is written.
         loss: the sums of losses of a part of a batch.
     """
 
@@ -87,6 +89,7 @@ class Trainer:
         line: Callable[[int], tuple[str, int]] | None = None,
         fingerprint: str = "",
         measure: str = "",
+        notes: Mapping[str, str] = MappingProxyType({}),
         loss: Loss = translation_loss,
     ) -> None:
         self.device = choose_device(config.device)
@@ -101,7 +104,7 @@ class Trainer:
         self._interrupts = interrupts
         self._line = line
         self._loss = loss
-        self._keeper = Keeper(folder, config, fingerprint, measure, self._reporter.say)
+        self._keeper = Keeper(folder, config, fingerprint, measure, self._reporter.say, notes)
         self._last_validation: Validation | None = None
 
     def run(

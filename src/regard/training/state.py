@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from regard.errors import RunFolderError
+from regard.nn.lora import saved_name
 from regard.shapes import Tensor
 from regard.training.config import Metric
 from regard.training.ema import MovingAverage
@@ -87,9 +88,20 @@ class Position:
 
 
 def model_tensors(model: nn.Module, average: MovingAverage | None) -> dict[str, Tensor]:
-    """The weights to translate with: the moving averages where there are any."""
-    tensors: dict[str, Tensor] = model.state_dict()
+    """The weights to use, without those that are not trained: the moving averages if any."""
+    tensors = trained_tensors(model)
     return {**tensors, **average.weights} if average else tensors
+
+
+def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a model without the weights that are frozen, which are elsewhere already."""
+    frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
+
+
+def file_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same by the names that weights have in a run's model file."""
+    return {saved_name(name): tensor for name, tensor in tensors.items()}
 
 
 def take_tensors(
@@ -97,7 +109,7 @@ def take_tensors(
 ) -> TensorGroups:
     """The tensors of a checkpoint; they are those of the training itself, not copies."""
     groups: TensorGroups = {
-        "model": model.state_dict(),
+        "model": trained_tensors(model),
         "optimizer": {
             f"{name}.{key}": value
             for name, weight in model.named_parameters()
@@ -165,10 +177,10 @@ def _torch_random() -> dict[str, Tensor]:
 
 
 def _give_model(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
-    for misfit in misfits(tensors, model.state_dict()):
+    for misfit in misfits(tensors, trained_tensors(model)):
         raise RunFolderError(
             f"the checkpoint's {misfit.name} is {misfit.found}, and the model wants "
             f"{misfit.wanted}",
             hint="Resume with the model settings that the run was started with.",
         )
-    model.load_state_dict(dict(tensors))
+    model.load_state_dict(dict(tensors), strict=False)  # what is frozen is in place

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from regard.errors import RunFolderError
+from regard.nn.lora import is_factor
 from regard.shapes import Tensor
 from regard.weights.checkpoints import (
     CHECKPOINTS,
@@ -37,6 +38,13 @@ def average_weights(checkpoints: Sequence[Checkpoint], group: str = "model") -> 
     Source: Vaswani et al. 2017, section 6.1.
     """
     last = checkpoints[-1].tensors(group)
+    for name in last:
+        if is_factor(name):
+            raise RunFolderError(
+                "checkpoints of a low-rank adaptation have no average: the mean of products is "
+                "not the product of means",
+                where=str(checkpoints[-1].path),
+            )
     tied = tied_names(last)
     names = [name for name, weight in last.items() if weight.is_floating_point()]
     sums = {

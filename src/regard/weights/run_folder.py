@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from regard.errors import RunFolderError, command
+from regard.weights.adapted import complete, is_adapter
 from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.files import (
     PARTIAL,
@@ -222,11 +223,28 @@ class RunFolder:
         return TokenizerFiles(self.read(SOURCE_TOKENIZER), self.read(TARGET_TOKENIZER), joint=False)
 
     def load_weights(self, name: str = MODEL) -> dict[str, Tensor]:
-        """The weights of the model by parameter name, on the CPU; tied names share a tensor."""
+        """The weights of the model by parameter name, on the CPU; tied names share a tensor.
+
+        Where the file holds only what low-rank adaptation trained, the rest is taken from the
+        run that it adds to.
+
+        Raises:
+            RunFolderError: the file is missing or damaged, or that other run is not as it was.
+        """
         from regard.weights.tensors import read_tensors  # noqa: PLC0415 - imports torch
 
         self.check(name)
-        return read_tensors(self.path / name)
+        tensors, notes = read_tensors(self.path / name), self.model_notes(name)
+        return complete(self.path, tensors, notes) if is_adapter(notes) else tensors
+
+    def sha256(self, name: str) -> str:
+        """The sum of a listed file, verified.
+
+        Raises:
+            RunFolderError: it is missing or damaged.
+        """
+        self.check(name)
+        return self._manifest.expected(name)[-1].sha256
 
     def model_notes(self, name: str = MODEL) -> dict[str, str]:
         """How the model came about: what `write_model` was told."""
