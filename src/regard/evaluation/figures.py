@@ -1,6 +1,6 @@
 """The figures that say how good a model is: what each is called, and how it is written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,11 +18,19 @@ class Figure:
     how: str = ""
     share: bool = False
 
-    def show(self, value: float) -> str:
-        """The value for people."""
-        if self.share:
-            return f"{100 * value:.{self.digits}f} %"
-        return f"{value:.{self.digits}f}"
+    @property
+    def title(self) -> str:
+        """The name as a title."""
+        return self.name[0].upper() + self.name[1:] if self.name.islower() else self.name
+
+    def show(self, value: float, *, more: int = 0) -> str:
+        """The value for people, with so many more decimals."""
+        digits = self.digits + more
+        return f"{100 * value:.{digits}f} %" if self.share else f"{value:.{digits}f}"
+
+    def best(self, points: Sequence[tuple[int, float]]) -> tuple[int, float]:
+        """Of (step, value), the best value and its step; of equals the first."""
+        return (max if self.more_is_better else min)(points, key=lambda point: point[1])
 
 
 # In the order in which they are shown.

@@ -12,7 +12,9 @@ Record = Mapping[str, Any]
 """One line of metrics.jsonl. `event` says what it is and `step` when; the rest by event:
 
 - "train": loss, nll, learning_rate, tokens_per_second, target_tokens, epoch, grad_norm
-- "valid": loss, perplexity, bleu, chrf, their signatures, samples (source, reference, translation)
+- "valid": the figures of `regard.evaluation.figures` that were measured, signatures, samples (of
+  translation: source, reference, translation; of text: prompt, text), and of a classifier the
+  labels and the confusion of them
 - "test": the scores of "valid", once, on the test split
 - "start", "resume", "stop"
 

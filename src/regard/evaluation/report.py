@@ -5,14 +5,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from regard.durations import duration
 from regard.evaluation.chart import Chart, Series, draw, short_count, short_rate
+from regard.evaluation.figures import FIGURES, figures_of
 from regard.evaluation.page import page
 from regard.evaluation.records import Record, curve, of_event
 from regard.evaluation.samples import sample_section
 from regard.models.count import Part, total_parameters
 from regard.weights.files import write_file
+
+_TILES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class ReportData:
         facts: what made it, in order: versions, machine, time taken, data.
         recipe: the resolved recipe, in TOML.
         commands: what to type next.
+        unit: what a loss is a mean over.
     """
 
     title: str
@@ -36,6 +41,7 @@ class ReportData:
     facts: Mapping[str, str] = field(default_factory=dict)
     recipe: str = ""
     commands: Sequence[str] = ()
+    unit: str = "target token"
 
 
 def write_report(path: Path, data: ReportData) -> None:
@@ -56,7 +62,7 @@ def render_report(data: ReportData) -> str:
     body = [
         f'<p class="over">regard · training report</p><h1>{_text(data.title)}</h1>{lead}',
         _tiles(data, validations, tests),
-        _section("How it learned", _charts(data.records, validations), wrap="charts"),
+        _section("How it learned", _charts(data, validations), wrap="charts"),
         _section(
             "What it said",
             sample_section(validations),
@@ -66,6 +72,12 @@ def render_report(data: ReportData) -> str:
             "words are left out.",
         ),
         _section("Scores", _scores(validations, tests), wrap="card scroll"),
+        _section(
+            "What it took for what",
+            _confusion(validations),
+            wrap="card scroll",
+            note="A row for each label, a column for each that was given, at the best validation.",
+        ),
         _section("Parameters", _parameters(data.parameters), wrap="card scroll"),
         _section("What made it", _facts(data), wrap="card scroll"),
         _section("Next", _commands(data.commands), wrap="card scroll"),
@@ -83,16 +95,13 @@ def _section(title: str, content: str, *, wrap: str, note: str = "") -> str:
 
 def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Record]) -> str:
     tiles: list[tuple[str, str, str]] = []
-    for name, key, digits in (
-        ("BLEU", "bleu", 1),
-        ("chrF", "chrf", 1),
-        ("Perplexity", "perplexity", 2),
-    ):
-        if found := curve(tests, key):
-            tiles.append((name, f"{found[-1][1]:.{digits}f}", "on the test split"))
-        elif found := curve(validations, key):
-            best = (min if key == "perplexity" else max)(found, key=lambda point: point[1])
-            tiles.append((name, f"{best[1]:.{digits}f}", f"best validation, step {best[0]:,}"))
+    for name in _measured([*validations, *tests])[:_TILES]:
+        figure = FIGURES[name]
+        if found := curve(tests, name):
+            tiles.append((figure.title, figure.show(found[-1][1]), "on the test split"))
+        elif found := curve(validations, name):
+            step, value = figure.best(found)
+            tiles.append((figure.title, figure.show(value), f"best validation, step {step:,}"))
     if data.parameters:
         total = total_parameters(data.parameters)
         tiles.append(("Parameters", short_count(total), f"{total:,}"))
@@ -102,7 +111,7 @@ def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Reco
         of = f"in epoch {epoch[0][1] + 1:.0f}" if epoch else "of the optimizer"
         tiles.append(("Steps", f"{int(trained[-1].get('step') or 0):,}", of))
     speeds = sorted(value for _, value in curve(trained, "tokens_per_second"))
-    of = f"{speeds[len(speeds) // 2]:,.0f} target tokens a second" if speeds else ""
+    of = f"{speeds[len(speeds) // 2]:,.0f} {data.unit}s a second" if speeds else ""
     timed = curve([*trained, *validations, *of_event(data.records, "stop")], "seconds")
     if timed:
         tiles.append(("Training time", duration(max(value for _, value in timed)), of))
@@ -114,7 +123,8 @@ def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Reco
     return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
 
 
-def _charts(records: Sequence[Record], validations: Sequence[Record]) -> str:
+def _charts(data: ReportData, validations: Sequence[Record]) -> str:
+    records = data.records
     trained = of_event(records, "train")
     marks = [
         (int(record.get("step") or 0), f"resumed at step {int(record.get('step') or 0):,}")
@@ -129,7 +139,7 @@ def _charts(records: Sequence[Record], validations: Sequence[Record]) -> str:
                 Series("validation", curve(validations, "loss"), colour=2, dots=True),
             ],
             show=lambda value: f"{value:.3g}",
-            note="Natural logarithm, per target token. "
+            note=f"Natural logarithm, per {data.unit}. "
             + (
                 "Training has dropout, validation has none."
                 if plain
@@ -150,6 +160,17 @@ def _charts(records: Sequence[Record], validations: Sequence[Record]) -> str:
             marks=marks,
         ),
         Chart(
+            "Right, validation text",
+            [
+                Series("accuracy", curve(validations, "accuracy"), dots=True),
+                Series("macro F1", curve(validations, "f1"), colour=2, dots=True),
+            ],
+            show=lambda value: f"{100 * value:.3g} %",
+            note="The share of what was to be told; higher is better.",
+            from_zero=True,
+            marks=marks,
+        ),
+        Chart(
             "Learning rate",
             [Series("rate", curve(trained, "learning_rate"))],
             show=short_rate,
@@ -158,7 +179,7 @@ def _charts(records: Sequence[Record], validations: Sequence[Record]) -> str:
         ),
         Chart(
             "Speed",
-            [Series("target tokens a second", curve(trained, "tokens_per_second"))],
+            [Series(f"{data.unit}s a second", curve(trained, "tokens_per_second"))],
             show=short_count,
             from_zero=True,
             marks=marks,
@@ -169,24 +190,60 @@ def _charts(records: Sequence[Record], validations: Sequence[Record]) -> str:
 
 def _scores(validations: Sequence[Record], tests: Sequence[Record]) -> str:
     records = [("Test", record) for record in tests[-1:]]
-    if validations:
-        best = max(validations, key=lambda record: record.get("bleu") or 0.0)
+    if best := _best(validations):
         records.append((f"Validation, step {int(best.get('step') or 0):,}", best))
     rows = []
     for where, record in records:
-        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"), ("Perplexity", "perplexity")):
-            for _, value in curve([record], key):
-                how = record.get(f"{key}_signature") or (
-                    "unsmoothed, per target token" if key == "perplexity" else ""
-                )
+        for name in _measured([record]):
+            for _, value in curve([record], name):
+                figure = FIGURES[name]
+                how = record.get(f"{name}_signature") or figure.how
                 rows.append(
-                    f'<tr><td>{_text(where)}</td><td>{name}</td><td class="number">{value:.2f}'
+                    f"<tr><td>{_text(where)}</td><td>{figure.title}</td>"
+                    f'<td class="number">{figure.show(value, more=1)}'
                     f"</td><td><code>{_text(str(how))}</code></td></tr>"
                 )
     if not rows:
         return ""
     head = '<tr><th>Text</th><th>Measure</th><th class="number">Score</th><th>How</th></tr>'
     return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _measured(records: Sequence[Record]) -> list[str]:
+    """The figures that any of the records has, in the order in which they are shown."""
+    found = {name for record in records for name in figures_of(record)}
+    return [name for name in FIGURES if name in found]
+
+
+def _best(validations: Sequence[Record]) -> Record | None:
+    """The best validation, by the figure that is shown first."""
+    names = _measured(validations)
+    points = curve(validations, names[0]) if names else []
+    if not points:
+        return validations[-1] if validations else None
+    step, _ = FIGURES[names[0]].best(points)
+    return next(record for record in validations if record.get("step") == step)
+
+
+def _confusion(validations: Sequence[Record]) -> str:
+    """What was taken for what at the best validation: a row for each true label."""
+    best = _best(validations) or {}
+    labels, counts = best.get("labels") or (), best.get("confusion") or ()
+    if not labels:
+        return ""
+    head = "".join(f'<th class="number">{_text(str(label))}</th>' for label in labels)
+    rows = []
+    for label, row in zip(labels, counts, strict=True):
+        total = max(1, sum(row))
+        cells = "".join(
+            f'<td class="number" style="background:color-mix(in srgb, var(--one) '
+            f'{45 * count / total:.0f}%, transparent)">{count:,}</td>'
+            for count in row
+        )
+        rows.append(f"<tr><th>{_text(str(label))}</th>{cells}</tr>")
+    return (
+        f"<table><thead><tr><th>Label</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
 
 
 def _parameters(parts: Sequence[Part]) -> str:

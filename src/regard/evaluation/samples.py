@@ -1,4 +1,4 @@
-"""What a model made of the same few sentences as it learned, as HTML."""
+"""What a model made of the same few sentences or prompts as it learned, as HTML."""
 
 import html
 import re
@@ -24,17 +24,20 @@ class Said:
 
 
 def sample_section(validations: Sequence[Record]) -> str:
-    """The sentences with what was said of each, the latest first; an empty string if none.
+    """The texts with what was said of each, the latest first; an empty string if none.
 
-    A translation said several times running takes one row; of many rows, a spread is shown.
+    A text is a sentence with its reference, or a prompt that the model goes on with. A result
+    said several times running takes one row; of many rows, a spread is shown.
     """
-    said: dict[tuple[str, str], list[Said]] = {}
+    said: dict[tuple[str, str | None], list[Said]] = {}
     for record in validations:
         step = int(record.get("step") or 0)
         for sample in record.get("samples") or ():
-            key = (str(sample["source"]), str(sample["reference"]))
+            prompt = sample.get("prompt")
+            given, reference = sample.get("source", prompt), sample.get("reference")
+            key = str(given), None if reference is None else str(reference)
             rows = said.setdefault(key, [])
-            text = str(sample["translation"])
+            text = str(sample["text" if prompt is not None else "translation"])
             if rows and rows[-1].text == text:
                 rows[-1] = Said(text, rows[-1].first, step)
             else:
@@ -69,18 +72,21 @@ def spread(rows: Sequence[Said], most: int = _MOST_ROWS) -> list[Said]:
     return [rows[round(place * (len(rows) - 1) / (most - 1))] for place in range(most)]
 
 
-def _sample(source: str, reference: str, rows: Sequence[Said]) -> str:
+def _sample(source: str, reference: str | None, rows: Sequence[Said]) -> str:
     items = "".join(_row(row, reference) for row in reversed(spread(rows)))
+    texts = {"Prompt": source} if reference is None else {"Source": source, "Reference": reference}
+    pairs = "".join(
+        f'<dt>{name}</dt><dd dir="auto">{html.escape(text)}</dd>' for name, text in texts.items()
+    )
     return (
-        '<article class="sample"><dl class="pair">'
-        f'<dt>Source</dt><dd dir="auto">{html.escape(source)}</dd>'
-        f'<dt>Reference</dt><dd dir="auto">{html.escape(reference)}</dd></dl>'
-        f'<ol class="said">{items}</ol></article>'
+        f'<article class="sample"><dl class="pair">{pairs}</dl><ol class="said">{items}</ol>'
+        "</article>"
     )
 
 
-def _row(row: Said, reference: str) -> str:
+def _row(row: Said, reference: str | None) -> str:
     when = f"{row.first:,}" if row.first == row.last else f"{row.first:,}–{row.last:,}"
-    text = marked(row.text, reference) or '<span class="off">(nothing)</span>'
+    text = html.escape(row.text) if reference is None else marked(row.text, reference)
+    text = text or '<span class="off">(nothing)</span>'
     same = ' <span class="same">✓ as the reference</span>' if row.text == reference else ""
     return f'<li><span class="when">{when}</span><p dir="auto">{text}{same}</p></li>'

@@ -3,7 +3,7 @@
 import os
 import sys
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import IO, Protocol, cast, runtime_checkable
 
 from rich.console import Console
@@ -196,16 +196,16 @@ def left_text(standing: Standing) -> str:
 
 
 def validation_text(step: int, validation: Validation, *, better: bool) -> str:
-    """A validation for people: its figures, then each sample with source and reference."""
+    """A validation for people: its figures, then each sample with what it was made of."""
     head = (
         f"validation at step {step:,}: {shown(validation.figures)}  "
         f"({duration(validation.seconds)})"
     )
     lines = [head + ("  best so far" if better else "")]
     for sample in validation.samples:
-        lines.append(f"  source       {visible(sample.source)}")
-        lines.append(f"  reference    {visible(sample.reference)}")
-        lines.append(f"  translation  {visible(sample.translation)}")
+        texts = asdict(sample)
+        width = max(map(len, texts))
+        lines += [f"  {name:{width}}  {visible(text)}" for name, text in texts.items()]
     return "\n".join(lines)
 
 

@@ -26,6 +26,14 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Continued:
+    """The beginning of a text and how the model goes on with it."""
+
+    prompt: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Validation:
     """The figures of one validation, by name.
 
@@ -37,7 +45,7 @@ class Validation:
 
     figures: Mapping[str, float]
     seconds: float
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[Sample | Continued, ...] = ()
     signatures: Mapping[str, str] = field(default_factory=dict)
     confusion: Confusion | None = None
 
