@@ -88,6 +88,7 @@ class Item:
 
     def _numbers(self) -> Tensor:
         size = math.prod(self.shape)
+        numbers: Tensor
         if self.kind == INTGEMM8:
             self._require(size + 4)
             whole = torch.frombuffer(bytearray(self.data[:size]), dtype=torch.int8)
