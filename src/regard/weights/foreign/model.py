@@ -1,11 +1,14 @@
-"""What a checkpoint from elsewhere is, once it is read: our settings, our names, its vocabularies."""
+"""What a checkpoint from elsewhere is once it is read, and what a model is on its way out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from regard.models.config import ModelConfig
 from regard.shapes import Tensor
+from regard.text.vocabulary import Vocabulary
+
+Config = TypeVar("Config", bound=ModelConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,4 +38,31 @@ class ForeignModel:
     decoding: Mapping[str, Any] = field(default_factory=dict)
     embedding: Mapping[str, Any] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnModel(Generic[Config]):
+    """A model of a run folder, to be written in a format from elsewhere.
+
+    `max_tokens` is the most tokens of a text that it was trained on, `beam` how wide it searches,
+    and `labels` are the names of its classes.
+    """
+
+    config: Config
+    weights: Mapping[str, Tensor]
+    source: Vocabulary
+    target: Vocabulary
+    max_tokens: int
+    beam: int = 1
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A model in the names of another format: its config.json, weights, and remarks on it."""
+
+    values: Mapping[str, Any]
+    weights: Mapping[str, Tensor]
+    generation: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

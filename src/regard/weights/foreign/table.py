@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import torch
 
@@ -14,6 +14,7 @@ _PREFIXES: Final = ("_orig_mod.", "module.")
 _BOTH: Final = ("weight", "bias")
 
 
+@runtime_checkable
 class How(Protocol):
     """What is done to weights on their way in, and undone on their way out."""
 

@@ -1,0 +1,209 @@
+"""Marian and OPUS-MT models as transformers keeps them (MarianMTModel)."""
+
+from typing import Any, Final
+
+import torch
+
+from regard.models.config import TransformerConfig
+from regard.nn.config import LayerNormConfig, SinusoidalConfig
+from regard.shapes import Tensor
+from regard.weights.foreign import transformers_seq2seq as common
+from regard.weights.foreign.folder import ForeignFolder
+from regard.weights.foreign.keys import Keys
+from regard.weights.foreign.model import ForeignModel, OwnModel, Written
+from regard.weights.foreign.parts import (
+    ACTIVATION_NAMES,
+    ACTIVATIONS,
+    require,
+    wanted_weights,
+)
+from regard.weights.foreign.table import Row, bring, send
+from regard.weights.foreign.vocabulary import seq2seq_vocabulary, two_sides
+
+MODEL_TYPES: Final = ("marian",)
+EXPORTS: Final = "Marian"
+_EPS: Final = 1e-5  # its norms have no setting for it
+# The axis of our weights that runs along the model's width, by the end of their names.
+_ALONG_WIDTH: Final = {
+    "embedding.weight": (1,),
+    "projection.weight": (1,),
+    "attention.input.weight": (1,),
+    "attention.output.weight": (0,),
+    "attention.output.bias": (0,),
+    "feed_forward.input.weight": (1,),
+    "feed_forward.output.weight": (0,),
+    "feed_forward.output.bias": (0,),
+    "norm.weight": (0,),
+    "norm.bias": (0,),
+}
+
+
+def table(config: TransformerConfig, source: str, target: str) -> list[Row]:
+    """Their names and ours; `source` and `target` are the tables' names."""
+    return [*common.embeddings(config, source, target), *common.layers(config)]
+
+
+def settings(
+    keys: Keys, tying: common.Tying, output_bias: bool
+) -> tuple[TransformerConfig, int, int, int]:
+    """Our config, the sizes of the vocabularies, and the most tokens of a text."""
+    common.pass_over(keys)
+    keys.settled("normalize_embedding", False)
+    keys.settled("static_position_embeddings", True)
+    keys.without_effect("share_encoder_decoder_embeddings", "tie_word_embeddings")
+    source = keys.whole("vocab_size", 58101)
+    target = keys.whole("decoder_vocab_size", source) if tying != "three_way" else source
+    keys.without_effect("decoder_vocab_size")
+    config = TransformerConfig(
+        d_model=keys.whole("d_model", 1024),
+        num_heads=common.equal_sides(keys, "attention_heads", 16),
+        d_ff=common.equal_sides(keys, "ffn_dim", 4096),
+        encoder_layers=keys.layers("encoder_layers", 12),
+        decoder_layers=keys.layers("decoder_layers", 12),
+        dropout=keys.number("dropout", 0.1),
+        attention_dropout=keys.number("attention_dropout", 0.0),
+        activation_dropout=keys.number("activation_dropout", 0.0),
+        norm=LayerNormConfig(eps=_EPS),
+        feed_forward=keys.one_of("activation_function", ACTIVATIONS, "gelu"),
+        positions=SinusoidalConfig(layout="halves"),
+        tying=tying,
+        embedding_scale=keys.flag("scale_embedding", False),
+        output_bias=output_bias,
+    )
+    return config, source, target, keys.whole("max_position_embeddings", 1024)
+
+
+def read(folder: ForeignFolder) -> ForeignModel:
+    """A MarianMTModel.
+
+    Raises:
+        CheckpointError: it is damaged, or not what its settings say, or has settings that no
+            model here can honour.
+    """
+    keys, weights = folder.keys(), folder.read()
+    shared = keys.flag("share_encoder_decoder_embeddings", True)
+    tied = keys.flag("tie_word_embeddings", True)
+    tying, source, target = common.tables(weights, shared, tied)
+    output_bias = common.has_bias(weights)
+    config, source_size, target_size, longest = settings(keys, tying, output_bias)
+    keys.close()
+    brought = bring(
+        table(config, source, target),
+        weights,
+        wanted_weights(config, source_size, target_size),
+        copies=common.copies(weights, tying, source, target),
+        skipped=[  # sinusoids, which are computed, and a bias of zeros
+            "model.encoder.embed_positions.weight",
+            "model.decoder.embed_positions.weight",
+            *([] if output_bias else [common.BIAS]),
+        ],
+        where=folder.where,
+    )
+    beam = folder.generation().get("num_beams")
+    return ForeignModel(
+        family="seq2seq",
+        config=config,
+        weights=brought,
+        vocabularies=two_sides(folder, (source_size, target_size))
+        or seq2seq_vocabulary(folder, source_size),
+        origin=f"Marian of {folder.where}",
+        max_tokens=longest - 1,
+        decoding={"beam": beam} if isinstance(beam, int) and beam > 0 else {},
+        notes=weights.notes(),
+    )
+
+
+def write(model: OwnModel[TransformerConfig]) -> Written:
+    """A model of ours as a MarianMTModel.
+
+    Marian has all sines before all cosines. A model that has them side by side is written with
+    its width in another order, which changes no logit.
+
+    Raises:
+        ModelError: Marian has no place for one of its settings.
+    """
+    config, source, target = model.config, model.source, model.target
+    require(EXPORTS, *_expressible(config))
+    weights = dict(model.weights)
+    if isinstance(config.positions, SinusoidalConfig) and config.positions.layout != "halves":
+        weights = _sines_first(weights, config.d_model)
+    shared = config.tying == "three_way"
+    names = (common.SHARED, "") if shared else (common.SOURCE, common.TARGET)
+    sent = send(table(config, *names), weights)
+    if not config.output_bias:
+        sent[common.BIAS] = sent[names[0]].new_zeros(1, target.size)
+    values: dict[str, Any] = {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "vocab_size": source.size,
+        "decoder_vocab_size": target.size,
+        "share_encoder_decoder_embeddings": shared,
+        "tie_word_embeddings": config.tying != "none",
+        "d_model": config.d_model,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "activation_function": ACTIVATION_NAMES[config.feed_forward],
+        "scale_embedding": config.embedding_scale,
+        "max_position_embeddings": model.max_tokens + 1,
+        "is_encoder_decoder": True,
+        "pad_token_id": target.pad_id,
+        "eos_token_id": target.eos_id,
+        "bos_token_id": None,
+        "decoder_start_token_id": target.start_id,
+        "forced_eos_token_id": target.eos_id,
+    }
+    never = sorted({target.pad_id, target.start_id} - {target.eos_id})
+    generation = {
+        "pad_token_id": target.pad_id,
+        "eos_token_id": target.eos_id,
+        "decoder_start_token_id": target.start_id,
+        "forced_eos_token_id": target.eos_id,
+        "bad_words_ids": [[number] for number in never],
+        "num_beams": model.beam,
+        "max_length": model.max_tokens + 1,
+    }
+    return Written(values, sent, generation)
+
+
+def _sines_first(weights: dict[str, Tensor], width: int) -> dict[str, Tensor]:
+    """The same model with the even dimensions of its width before the odd ones."""
+    order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
+    moved = {}
+    for name, weight in weights.items():
+        axes = [axis for end, found in _ALONG_WIDTH.items() if name.endswith(end) for axis in found]
+        moved[name] = weight.index_select(axes[0], order) if axes else weight
+    return moved
+
+
+def _expressible(config: TransformerConfig) -> list[tuple[bool, str]]:
+    positions, norm = config.positions, config.norm
+    sinusoidal = isinstance(positions, SinusoidalConfig)
+    full = sinusoidal and positions.wavelengths != "paper"
+    return [
+        (config.norm_position == "post", 'model.norm_position = "pre"'),
+        (isinstance(norm, LayerNormConfig), 'model.norm.kind = "rms"'),
+        (norm.eps == _EPS, f"model.norm.eps = {norm.eps}"),
+        (sinusoidal, f'model.positions.kind = "{positions.kind}"'),
+        (not full, 'model.positions.wavelengths = "full"'),
+        (
+            config.feed_forward in ACTIVATIONS.values(),
+            f'model.feed_forward = "{config.feed_forward}"',
+        ),
+        (config.feed_forward_has_bias, "model.feed_forward_bias = false"),
+        (config.attention_bias, "model.attention_bias = false"),
+        (config.output_has_bias, "model.attention_output_bias = false"),
+        (config.kv_heads == config.num_heads, f"model.num_kv_heads = {config.kv_heads}"),
+        (config.key_dim * config.num_heads == config.d_model, f"model.d_k = {config.key_dim}"),
+        (config.value_dim == config.key_dim, f"model.d_v = {config.value_dim}"),
+        (config.attention_scale is None, f"model.attention_scale = {config.attention_scale}"),
+        (not config.embedding_norm, "model.embedding_norm = true"),
+        (not config.output_scale, "model.output_scale = true"),
+        (config.decoder_mixer == "attention", f'model.decoder_mixer = "{config.decoder_mixer}"'),
+    ]

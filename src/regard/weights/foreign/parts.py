@@ -1,0 +1,90 @@
+"""What several families share: activations by their names elsewhere, and the shapes of a model."""
+
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+import torch
+
+from regard.errors import ModelError
+from regard.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    LayerConfig,
+    ModelConfig,
+    TransformerConfig,
+)
+from regard.models.decoder import LanguageModel
+from regard.models.encoder import TextEncoder
+from regard.models.transformer import Transformer
+from regard.nn.config import FeedForwardKind
+from regard.shapes import Tensor
+
+# gelu_new and gelu_pytorch_tanh are the same formula; swish and silu too.
+ACTIVATIONS: Final[Mapping[str, FeedForwardKind]] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "swish",
+    "swish": "swish",
+}
+GATED_ACTIVATIONS: Final[Mapping[str, FeedForwardKind]] = {
+    "silu": "swiglu",
+    "swish": "swiglu",
+    "gelu": "geglu",
+    "gelu_new": "geglu_tanh",
+    "gelu_pytorch_tanh": "geglu_tanh",
+}
+# Which of several names transformers' own configs use.
+ACTIVATION_NAMES: Final[Mapping[FeedForwardKind, str]] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_new",
+    "swish": "silu",
+    "swiglu": "silu",
+    "geglu": "gelu",
+    "geglu_tanh": "gelu_pytorch_tanh",
+}
+
+
+def attention_sizes(config: LayerConfig) -> tuple[int, int, int]:
+    """How many rows of an attention's input are queries, keys and values."""
+    return (
+        config.num_heads * config.key_dim,
+        config.kv_heads * config.key_dim,
+        config.kv_heads * config.value_dim,
+    )
+
+
+def wanted_weights(
+    config: ModelConfig, vocabulary: int, target_vocabulary: int = 0, *, classes: int = 0
+) -> dict[str, Tensor]:
+    """The weights of a model by name, without memory: only their shapes count."""
+    with torch.device("meta"):
+        match config:
+            case TransformerConfig():
+                target = target_vocabulary or vocabulary
+                return Transformer(
+                    config, source_vocabulary=vocabulary, target_vocabulary=target
+                ).state_dict()
+            case DecoderConfig():
+                return LanguageModel(config, vocabulary=vocabulary).state_dict()
+            case EncoderConfig():
+                return TextEncoder(config, vocabulary=vocabulary, classes=classes).state_dict()
+            case _ as never:
+                assert_never(never)
+
+
+def require(format_name: str, *settings: tuple[bool, str]) -> None:
+    """Refuse a model that a format has no place for.
+
+    Args:
+        format_name: what it is to be written as.
+        settings: whether the format can express each, and what to say where it can't.
+
+    Raises:
+        ModelError: it can't express one; all are named.
+    """
+    if problems := [problem for expressed, problem in settings if not expressed]:
+        raise ModelError(f"{format_name} can't express {', '.join(problems)}")

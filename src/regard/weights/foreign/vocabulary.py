@@ -1,0 +1,149 @@
+"""The vocabulary that came with a checkpoint, as a run folder keeps it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from regard.errors import CheckpointError, ModelError
+from regard.text.foreign import sentencepiece_vocabulary, tokenizers_vocabulary
+from regard.weights.files import read_file
+from regard.weights.foreign.folder import ForeignFolder, read_json
+from regard.weights.foreign.keys import token
+
+_LIBRARY: Final = "tokenizer.json"
+
+Vocabularies = tuple[bytes, bytes | None]
+Control = Mapping[str, int | None]
+
+
+def decoder_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
+    """That of a language model: it starts from its begin token or, without one, its end."""
+    values = folder.generation()
+    bos, eos, pad = (token(values, f"{name}_token_id") for name in ("bos", "eos", "pad"))
+    start, end = _first(bos, eos, 0), _first(eos, bos, 0)
+    control = {"pad": _first(pad, eos, bos, 0), "start": start, "eos": end}
+    return one_vocabulary(folder, size, control)
+
+
+def seq2seq_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
+    """That of an encoder-decoder with one vocabulary: texts end with the end token."""
+    control = seq2seq_control(folder)
+    end = _first(control["eos"])
+    return one_vocabulary(folder, size, control, prefix=_begin(folder, end), suffix=(end,))
+
+
+def seq2seq_control(folder: ForeignFolder) -> Control:
+    """The control ids of an encoder-decoder, which starts from its padding if nothing else."""
+    values = folder.generation()
+    pad = _first(token(values, "pad_token_id"), 0)
+    start = _first(token(values, "decoder_start_token_id"), pad)
+    return {"pad": pad, "start": start, "eos": _first(token(values, "eos_token_id"), 0)}
+
+
+def encoder_vocabulary(
+    folder: ForeignFolder, size: int, *, begin: str, end: str, pad: str, mask: str
+) -> Vocabularies | None:
+    """That of an encoder, whose control tokens are found by their text."""
+    path = folder.path / _LIBRARY
+    if not path.exists():
+        return None
+    ids = _ids(read_json(path))
+    if missing := [name for name in (begin, end, pad) if name not in ids]:
+        raise CheckpointError(f"it has no token {', '.join(missing)}", where=str(path))
+    control = {"pad": ids[pad], "start": ids[begin], "eos": ids[end], "mask": ids.get(mask)}
+    return one_vocabulary(folder, size, control, prefix=(ids[begin],), suffix=(ids[end],))
+
+
+def one_vocabulary(
+    folder: ForeignFolder,
+    size: int,
+    control: Control,
+    *,
+    prefix: tuple[int, ...] = (),
+    suffix: tuple[int, ...] = (),
+) -> Vocabularies | None:
+    """What tokenizer.json holds, with what our models need to know of it; None without one.
+
+    Raises:
+        CheckpointError: it is damaged, or has other ids than the model.
+    """
+    path = folder.path / _LIBRARY
+    if not path.exists():
+        return None
+    try:
+        made = tokenizers_vocabulary(
+            read_file(path),
+            pad=_first(control["pad"]),
+            start=_first(control["start"]),
+            eos=_first(control["eos"]),
+            mask=control.get("mask"),
+            prefix=prefix,
+            suffix=suffix,
+            size=size,
+            name=str(path),
+        )
+    except ModelError as error:
+        raise CheckpointError(error.problem, where=error.where, hint=error.hint) from None
+    return made, None
+
+
+def two_sides(folder: ForeignFolder, sizes: tuple[int, int]) -> Vocabularies | None:
+    """Marian's: a sentencepiece model a side, with one table of ids or two; None without.
+
+    Raises:
+        CheckpointError: a file is damaged, or has other ids than the model.
+        ModelError: the package sentencepiece is not installed.
+    """
+    models = [folder.path / f"{side}.spm" for side in ("source", "target")]
+    ids, target_ids = folder.path / "vocab.json", folder.path / "target_vocab.json"
+    if not all(path.exists() for path in (*models, ids)):
+        return None
+    control = seq2seq_control(folder)
+    first, second = (
+        sentencepiece_vocabulary(
+            read_file(path),
+            pad=_first(control["pad"]),
+            start=_first(control["start"]),
+            eos=_first(control["eos"]),
+            ids=_table(table),
+            size=size,
+            name=str(path),
+        )
+        for path, table, size in zip(
+            models, (ids, target_ids if target_ids.exists() else ids), sizes, strict=True
+        )
+    )
+    return first, None if first == second else second
+
+
+def _table(path: Path) -> dict[str, int]:
+    """The id of every piece."""
+    table = read_json(path)
+    if not all(type(number) is int and number >= 0 for number in table.values()):
+        raise CheckpointError("wanted a table of pieces and their ids", where=str(path))
+    return table
+
+
+def _ids(library: Mapping[str, Any]) -> dict[str, int]:
+    """Every token of a tokenizer.json with its id, as far as it can be understood."""
+    model, added = library.get("model"), library.get("added_tokens")
+    pieces = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(pieces, list):
+        pieces = {piece[0]: number for number, piece in enumerate(pieces)}
+    found = dict(pieces) if isinstance(pieces, dict) else {}
+    for item in added if isinstance(added, list) else []:
+        found[item["content"]] = item["id"]
+    return found
+
+
+def _begin(folder: ForeignFolder, end: int) -> tuple[int, ...]:
+    """What BART puts before a text that it reads."""
+    if folder.values.get("model_type") != "bart":
+        return ()
+    bos = token(folder.values, "bos_token_id")
+    return () if bos is None or bos == end else (bos,)
+
+
+def _first(*ids: int | None) -> int:
+    """The first that there is."""
+    return next(number for number in ids if number is not None)
