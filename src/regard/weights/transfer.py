@@ -1,0 +1,54 @@
+"""A pretrained encoder or decoder as the encoder or the decoder of an encoder-decoder."""
+
+from collections.abc import Mapping
+
+from regard.shapes import Tensor
+
+_ENCODER = {
+    "embedding.": "source_embedding.",
+    "embedding_norm.": "source_embedding_norm.",
+    "positions.": "source_positions.",
+    "layers.": "encoder_layers.",
+    "norm.": "encoder_norm.",
+}
+_DECODER = {
+    "embedding.": "target_embedding.",
+    "embedding_norm.": "target_embedding_norm.",
+    "positions.": "target_positions.",
+    "layers.": "decoder_layers.",
+    "norm.": "decoder_norm.",
+    "projection.": "projection.",
+    "output_bias": "output_bias",
+}
+# What an encoder-decoder has no use for.
+_HEADS = ("prediction.", "pooler.", "classifier.")
+_TYPES = "type_embedding.weight"
+
+
+def encoder_part(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a `TextEncoder` by the names that a `Transformer` has for them.
+
+    A text is one segment there, so the vector of the first token type is added to each token's.
+    Heads are left out.
+    """
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith(_HEADS)}
+    types = kept.pop(_TYPES, None)
+    if types is not None:
+        kept["embedding.weight"] = kept["embedding.weight"] + types[0]
+    return _renamed(kept, _ENCODER)
+
+
+def decoder_part(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a `LanguageModel` by the names that a `Transformer` has for them.
+
+    It has no attention to a memory, so what it gives is not all of a decoder.
+    """
+    return _renamed(weights, _DECODER)
+
+
+def _renamed(weights: Mapping[str, Tensor], table: Mapping[str, str]) -> dict[str, Tensor]:
+    renamed = {}
+    for name, tensor in weights.items():
+        (theirs,) = (start for start in table if name.startswith(start))
+        renamed[table[theirs] + name.removeprefix(theirs)] = tensor
+    return renamed
