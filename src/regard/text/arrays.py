@@ -84,10 +84,43 @@ class SideWriter:
         self._offsets.write((self.total + np.cumsum(lengths)).tobytes())
         self.total += len(ids)
 
+    def extend(self, ids: Sequence[int]) -> None:
+        """Append a part of a sentence, which `end` ends."""
+        self._tokens.write(np.array(ids, dtype=self._dtype).tobytes())
+        self.total += len(ids)
+
+    def end(self) -> None:
+        """End the sentence that was written in parts."""
+        self._offsets.write(np.array([self.total], dtype=np.int64).tobytes())
+
     def close(self) -> None:
         """Finish the files."""
         self._tokens.close()
         self._offsets.close()
+
+
+class Origins:
+    """Where each thing of a corpus came from: the file, and its line there.
+
+    Args:
+        path: the array of the lines.
+        files: the name of each file, for messages.
+        counts: how many things came of each file.
+    """
+
+    def __init__(self, path: Path, files: Sequence[str], counts: Sequence[int]) -> None:
+        self.files = tuple(files)
+        self.bounds: tuple[int, ...] = (0, *np.cumsum(counts).tolist())
+        self._lines = Mapped(path, "int64")
+
+    def line(self, index: int) -> tuple[str, int]:
+        """Return the file that a thing came from, and its line there, counted from 1."""
+        file = int(np.searchsorted(self.bounds, index, side="right")) - 1
+        return self.files[file], int(self._lines.array[index])
+
+    def release(self) -> None:
+        """Let go of the pages that were read."""
+        self._lines.release()
 
 
 class CorpusWriter:
@@ -141,21 +174,95 @@ class Corpus:
     ) -> None:
         self.source = Side(folder, "source", source_type)
         self.target = Side(folder, "target", target_type)
-        self.files = tuple(files)
-        self.file_bounds: tuple[int, ...] = (0, *np.cumsum(file_pairs).tolist())
+        self._origins = Origins(folder / LINES_FILE, files, file_pairs)
+        self.files = self._origins.files
+        self.file_bounds = self._origins.bounds
         self.fingerprint = fingerprint
-        self._lines = Mapped(folder / LINES_FILE, "int64")
 
     def __len__(self) -> int:
         return self.file_bounds[-1]
 
     def line(self, index: int) -> tuple[str, int]:
         """Return the training file that a pair came from, and its line there, counted from 1."""
-        file = int(np.searchsorted(self.file_bounds, index, side="right")) - 1
-        return self.files[file], int(self._lines.array[index])
+        return self._origins.line(index)
 
     def release(self) -> None:
         """Let go of the pages that were read, so that a pass over the corpus stays small."""
         self.source.release()
         self.target.release()
-        self._lines.release()
+        self._origins.release()
+
+
+class OneSideWriter:
+    """Writes tokenised texts of one side into a folder, each with the line that it begins at.
+
+    Args:
+        folder: where the arrays go.
+        name: what their names begin with.
+        vocabulary: how many ids there are.
+    """
+
+    def __init__(self, folder: Path, name: str, vocabulary: int) -> None:
+        self._side = SideWriter(folder, name, token_type(vocabulary))
+        self._lines = (folder / f"{name}.{LINES_FILE}").open("wb")
+        self.texts = 0
+
+    @property
+    def total(self) -> int:
+        """How many ids were written."""
+        return self._side.total
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """Append a part of a text, which `end` ends."""
+        self._side.extend(ids)
+
+    def end(self, line: int) -> None:
+        """End a text, which began at this line of its file."""
+        self._side.end()
+        self._lines.write(np.array([line], dtype=np.int64).tobytes())
+        self.texts += 1
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._side.close()
+        self._lines.close()
+
+
+class TextCorpus:
+    """Tokenised texts of one side in their order in the files; indices count from 0.
+
+    Args:
+        folder: where the arrays lie.
+        name: what their names begin with.
+        dtype: the type of the ids, as `token_type` names it.
+        files: the name of each file, for messages.
+        file_texts: how many texts of each file are in the corpus.
+        fingerprint: what the text and the vocabulary were; two corpora with the same one hold
+            the same texts in the same order.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        dtype: str,
+        files: Sequence[str],
+        file_texts: Sequence[int],
+        fingerprint: str,
+    ) -> None:
+        self.text = Side(folder, name, dtype)
+        self.fingerprint = fingerprint
+        self._origins = Origins(folder / f"{name}.{LINES_FILE}", files, file_texts)
+
+    def __len__(self) -> int:
+        return self._origins.bounds[-1]
+
+    def line(self, index: int) -> tuple[str, int]:
+        """Return the file that a text came from, and the line that it begins at."""
+        return self._origins.line(index)
+
+    def release(self) -> None:
+        """Let go of the pages that were read, so that a pass over the corpus stays small."""
+        self.text.release()
+        self._origins.release()

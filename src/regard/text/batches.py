@@ -1,8 +1,7 @@
 """Batches by tokens in an order that seed, epoch and position alone decide."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import cast
 
 import numpy as np
@@ -12,6 +11,7 @@ from regard.errors import ModelError
 from regard.shapes import Int, Tensor
 from regard.text.arrays import Corpus, Indices, Integers, Side
 from regard.text.corpus import Tokenizers
+from regard.text.pools import PooledBatches, key_of, pool_positions
 from regard.text.shuffle import shuffled
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Vocabulary
@@ -42,7 +42,7 @@ class Batch:
         return int(self.target_lengths_b.sum())
 
 
-class Batches:
+class Batches(PooledBatches[Indices, Batch]):
     """The batches of each epoch of a corpus.
 
     The pairs are shuffled (without a table of them all), taken in pools of about 260,000, sorted
@@ -79,6 +79,7 @@ class Batches:
         bpe_dropout: float = 0.0,
         weights: Sequence[float] = (),
     ) -> None:
+        super().__init__(-(-len(corpus) // POOL_PAIRS))
         self._corpus = corpus
         self._vocabularies = tokenizers
         self._framing = (len(tokenizers.source.prefix) + len(tokenizers.source.suffix), 1)
@@ -86,59 +87,22 @@ class Batches:
         self._seed = seed
         self._dropout = bpe_dropout
         self._bounds, self._shares = _shares(corpus.file_bounds, weights)
-        self._pools = -(-len(corpus) // POOL_PAIRS)
-        self._counts: dict[int, list[int]] = {}
         self._sides = (
             _DroppedSide(corpus.source, tokenizers.source, bpe_dropout) if bpe_dropout else None,
             _DroppedSide(corpus.target, tokenizers.target, bpe_dropout) if bpe_dropout else None,
         )
 
-    def count(self, epoch: int) -> int:
-        """Return the number of batches of an epoch; it takes a look at all lengths."""
-        return sum(self._pool_counts(epoch))
+    def _places(self, plan: Indices) -> int:
+        sides = zip((self._corpus.source, self._corpus.target), self._framing, strict=True)
+        return len(plan) * sum(int(side.lengths(plan).max()) + more for side, more in sides)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch, from position `start` on."""
-        first = 0
-        for pool in range(self._pools):
-            known = self._counts.get(epoch)
-            if known is not None and first + known[pool] <= start:
-                first += known[pool]
-                continue
-            plan = self._plan(epoch, pool)
-            for position in range(max(0, start - first), len(plan)):
-                yield self._batch(plan[position], epoch, first + position)
-            first += len(plan)
-            self._corpus.release()
-
-    def largest(self) -> Batch:
-        """Return the batch of the first epoch's first pool that takes the most memory.
-
-        That is the one with the most places on both sides together, padding counted.
-        """
-
-        def places(pairs: Indices) -> int:
-            sides = zip((self._corpus.source, self._corpus.target), self._framing, strict=True)
-            return len(pairs) * sum(int(side.lengths(pairs).max()) + more for side, more in sides)
-
-        plan = self._plan(0, 0)
-        position = max(range(len(plan)), key=lambda index: places(plan[index]))
-        return self._batch(plan[position], 0, position)
-
-    def _pool_counts(self, epoch: int) -> list[int]:
-        if epoch not in self._counts:
-            counts = []
-            for pool in range(self._pools):
-                counts.append(len(self._plan(epoch, pool)))
-                self._corpus.release()
-            # One epoch is asked for at a time; no need to remember them all.
-            self._counts = {epoch: counts}
-        return self._counts[epoch]
+    def _release(self) -> None:
+        self._corpus.release()
 
     def _plan(self, epoch: int, pool: int) -> list[Indices]:
         """Return the pairs of each batch of a pool, in order."""
         size = len(self._corpus)
-        positions = np.arange(pool * size // self._pools, (pool + 1) * size // self._pools)
+        positions = np.arange(*pool_positions(pool, self._pools, size))
         pairs = self._draw(epoch, positions)
         source, target = (
             _planned(data, dropped, pairs) + more
@@ -173,7 +137,8 @@ class Batches:
                 pairs[now] = low + shuffled(places[rounds == turn], high - low, key)
         return pairs
 
-    def _batch(self, pairs: Indices, epoch: int, position: int) -> Batch:
+    def _batch(self, plan: Indices, epoch: int, position: int) -> Batch:
+        pairs = plan
         source_side, target_side = self._sides
         if source_side is None or target_side is None:
             source_ids, source_lengths = self._corpus.source.gather(pairs)
@@ -197,12 +162,6 @@ class Batches:
             target_lengths_b=torch.from_numpy(target_lengths + self._framing[1]),
             pairs_b=torch.from_numpy(pairs),
         )
-
-
-def key_of(seed: int, purpose: str, *numbers: int) -> int:
-    """Return a key for a shuffle or a generator, another for each purpose and numbers."""
-    said = f"{seed} {purpose} {numbers}".encode()
-    return int.from_bytes(blake2b(said, digest_size=8).digest(), "big")
 
 
 def _shares(bounds: Sequence[int], weights: Sequence[float]) -> tuple[list[int], Indices]:

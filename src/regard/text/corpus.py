@@ -1,8 +1,6 @@
 """From raw parallel text to tokenised arrays: all of it checked first, and made only once."""
 
-import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +12,15 @@ from regard.text.arrays import Corpus, CorpusWriter, token_type
 from regard.text.config import DataConfig, VocabularyConfig
 from regard.text.filters import PairFilter
 from regard.text.inputs import PairFile, counted, training_files, validation_file
+from regard.text.prepared import (
+    check_expected,
+    empty_partial,
+    install,
+    is_current,
+    read_index,
+    settings_of,
+    write_index,
+)
 from regard.text.survey import Log, Survey, is_empty, survey
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Vocabulary, load_vocabulary
@@ -90,21 +97,20 @@ def prepare_corpus(
             no pair is left; or the corpus is not the expected one.
     """
     files = training_files(config)
+    names = [file.name for file in files]
     valid_file = validation_file(config)
     key = _key(config, files, valid_file)
-    trained = None if tokenizers is not None else vocabulary
-    if _is_current(folder, key, trained, tokenizers):
+    trained = settings_of(None if tokenizers is not None else vocabulary)
+    given = None if tokenizers is None else (tokenizers.source, tokenizers.target)
+    if is_current(folder / INDEX_FILE, key, trained, given):
         log(f"text: nothing changed, using what is prepared in {folder}")
-        if expected is not None and _fingerprint(folder) != expected:
-            raise _changed(files)
+        check_expected(folder / INDEX_FILE, expected, names)
         return _opened(folder, files)
     found = survey(files, config.valid_pairs if valid_file is None else 0, log)
     valid = None if valid_file is None else _read_validation(valid_file, log)
     if tokenizers is None:
         tokenizers = _train_tokenizers(files, found, vocabulary, log)
-    partial = folder / "partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    partial = empty_partial(folder)
     writer = CorpusWriter(partial, tokenizers.source.size, tokenizers.target.size)
     fit = PairFilter(config, found if valid is None else None)
     file_pairs = [_tokenise(file, tokenizers, fit, writer) for file in files]
@@ -113,24 +119,8 @@ def prepare_corpus(
     if valid is None:
         valid = _held_out_set(fit, found, files, log)
     _write_index(partial, key, trained, tokenizers, valid, file_pairs, fit)
-    if expected is not None and _fingerprint(partial) != expected:
-        shutil.rmtree(partial)
-        raise _changed(files)
-    _install(partial, folder)
+    install(partial / INDEX_FILE, folder, expected, names)
     return _opened(folder, files)
-
-
-def _fingerprint(folder: Path) -> str:
-    index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-    return str(index["fingerprint"])
-
-
-def _changed(files: tuple[PairFile, ...]) -> DataError:
-    return DataError(
-        "the training text is not what the run was trained on",
-        where=", ".join(file.name for file in files),
-        hint="Bring the former files and settings back, or start a new run with --init.",
-    )
 
 
 def _key(
@@ -146,42 +136,8 @@ def _key(
     }
 
 
-def _settings(vocabulary: VocabularyConfig | None) -> dict[str, Any] | None:
-    """Return what of the settings a trained vocabulary depends on; None where it was given."""
-    return None if vocabulary is None else vocabulary.model_dump(exclude={"bpe_dropout"})
-
-
-def _sums(tokenizers: Tokenizers) -> list[str]:
-    return [
-        hashlib.sha256(tokenizer.to_bytes()).hexdigest()
-        for tokenizer in (tokenizers.source, tokenizers.target)
-    ]
-
-
-def _is_current(
-    folder: Path,
-    key: dict[str, Any],
-    trained: VocabularyConfig | None,
-    given: Tokenizers | None,
-) -> bool:
-    """Return whether the folder holds this corpus, with the tokenizers given or so trained."""
-    try:
-        index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-        return bool(
-            index["key"] == key
-            and (
-                index["vocabulary"] == _settings(trained)
-                if given is None
-                else index["tokenizers"] == _sums(given)
-            )
-            and all((folder / name).stat().st_size == size for name, size in index["sizes"].items())
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
-
-
 def _opened(folder: Path, files: tuple[PairFile, ...]) -> PreparedData:
-    index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    index = read_index(folder / INDEX_FILE)
     source = load_vocabulary(folder / "source.tokenizer.json")
     target = source
     if not index["joint"]:
@@ -228,18 +184,19 @@ def _train_tokenizers(
 
     if config.joint:
         both = Tokenizer.train(sample((0, 1)), config)
-        _announce_vocabulary("both sides", both, config, log)
+        announce_vocabulary("both sides", both, config, log)
         return Tokenizers(both, both)
     source = Tokenizer.train(sample((0,)), config)
-    _announce_vocabulary("the source", source, config, log)
+    announce_vocabulary("the source", source, config, log)
     target = Tokenizer.train(sample((1,)), config)
-    _announce_vocabulary("the target", target, config, log)
+    announce_vocabulary("the target", target, config, log)
     return Tokenizers(source, target)
 
 
-def _announce_vocabulary(
-    sides: str, tokenizer: Tokenizer, config: VocabularyConfig, log: Log
+def announce_vocabulary(
+    sides: str, tokenizer: Vocabulary, config: VocabularyConfig, log: Log
 ) -> None:
+    """Tell how large a trained vocabulary is, and whether that is less than was asked for."""
     less = ""
     if tokenizer.size < config.size:
         less = f" ({config.size:,} were asked for; the text supplies no more)"
@@ -312,7 +269,7 @@ def _held_out_set(
 def _write_index(
     partial: Path,
     key: dict[str, Any],
-    trained: VocabularyConfig | None,
+    trained: dict[str, Any] | None,
     tokenizers: Tokenizers,
     valid: ValidationSet,
     file_pairs: list[int],
@@ -324,23 +281,11 @@ def _write_index(
         tokenizers.target.save(partial / "target.tokenizer.json")
     lines = {"source": valid.source_lines, "target": valid.target_lines}
     (partial / "valid.json").write_text(json.dumps(lines), encoding="utf-8")
-    made_of = [key, _sums(tokenizers), file_pairs]
-    index = {
-        "key": key,
-        "vocabulary": _settings(trained),
-        "tokenizers": _sums(tokenizers),
-        "fingerprint": hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest(),
-        "joint": tokenizers.joint,
-        "file_pairs": file_pairs,
-        "counts": fit.counts,
-        "sizes": {path.name: path.stat().st_size for path in sorted(partial.iterdir())},
-    }
-    (partial / INDEX_FILE).write_text(json.dumps(index, indent=1), encoding="utf-8")
-
-
-def _install(partial: Path, folder: Path) -> None:
-    """Move the finished files into their place; without an index, no half of them is believed."""
-    (folder / INDEX_FILE).unlink(missing_ok=True)
-    for path in sorted(partial.iterdir(), key=lambda path: path.name == INDEX_FILE):
-        path.replace(folder / path.name)
-    partial.rmdir()
+    write_index(
+        partial / INDEX_FILE,
+        key=key,
+        trained=trained,
+        vocabularies=(tokenizers.source, tokenizers.target),
+        made_of=[file_pairs],
+        more={"joint": tokenizers.joint, "file_pairs": file_pairs, "counts": fit.counts},
+    )

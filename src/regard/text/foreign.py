@@ -1,7 +1,7 @@
 """Vocabularies from elsewhere: those of the tokenizers library and of sentencepiece, in one file.
 
-The file is JSON: what the vocabulary came as, untouched but for its control tokens, and which ids
-those are. `tokenizers_vocabulary` and `sentencepiece_vocabulary` make it, `read_foreign` reads it.
+The file is JSON: what the vocabulary came as, untouched, and which ids are control ids.
+`tokenizers_vocabulary` and `sentencepiece_vocabulary` make it, `read_foreign` reads it.
 """
 
 import base64
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.text.foreign_library import LibraryText, without_control
+from regard.text.foreign_library import LibraryText
 from regard.text.foreign_pieces import PieceText
 
 MARK = "regard_vocabulary"
@@ -98,7 +98,7 @@ def tokenizers_vocabulary(
 ) -> bytes:
     """Make the file of a vocabulary that the tokenizers library reads (a `tokenizer.json`).
 
-    Its padding, its truncation and what it puts around a text are left out.
+    It is kept whole, but its padding, its truncation and what it puts around a text are not used.
 
     Args:
         library: the contents of the `tokenizer.json`.
@@ -118,9 +118,7 @@ def tokenizers_vocabulary(
         content = json.loads(library)
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
             raise ValueError("it holds no model")
-        ids = {pad, start, eos, *prefix, *suffix, *(() if mask is None else (mask,))}
-        content = without_control(content, ids)
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise ModelError(f"not a readable tokenizer: {error}", where=name) from None
     control = {"pad": pad, "start": start, "eos": eos, "mask": mask}
     return _made("tokenizers", control, prefix, suffix, size, {"library": content}, name)

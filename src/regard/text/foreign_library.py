@@ -17,7 +17,7 @@ Content = dict[str, Any]
 
 
 class LibraryText:
-    """A `tokenizer.json` that `without_control` has seen to.
+    """A `tokenizer.json`, but that no text gives a control id.
 
     Args:
         content: what it says.
@@ -25,6 +25,7 @@ class LibraryText:
     """
 
     def __init__(self, content: Content, control: frozenset[int]) -> None:
+        content = without_control(content, control)
         self._content = content
         self._library = _opened(content)
         self._continuing: tokenizers.Tokenizer | None = None
@@ -81,7 +82,7 @@ class LibraryText:
         return bytes.fromhex(byte[1]) if byte else name.replace("▁", " ").encode("utf-8")
 
 
-def without_control(content: Content, control: set[int]) -> Content:
+def without_control(content: Content, control: frozenset[int]) -> Content:
     """Return the content of a `tokenizer.json` by which no text gives a control id.
 
     The control ids and the special tokens are spelled so that no text is, and no merge leads to

@@ -1,14 +1,13 @@
 """The files of a corpus: pairs read side by side, checked, and fingerprinted by content."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 
 from regard.errors import DataError
 from regard.text.config import DataConfig
 from regard.text.lines import open_text, read_lines, read_pairs
+from regard.text.prepared import file_sum
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class PairFile:
             empty = False
             yield pair
         if empty:
-            raise _empty(self.source)
+            raise empty_file(self.source)
 
     def _side_by_side(self) -> Iterator[tuple[str, str]]:
         source_lines = target_lines = 0
@@ -53,7 +52,7 @@ class PairFile:
             return
         for path, lines in ((self.source, source_lines), (self.target, target_lines)):
             if lines == 0:
-                raise _empty(path)
+                raise empty_file(path)
         raise DataError(
             f"the source has {counted(source_lines, 'line')} and the target has {target_lines:,}",
             where=self.name,
@@ -62,11 +61,7 @@ class PairFile:
 
     def fingerprint(self) -> list[str]:
         """Return the SHA-256 of each file as it lies on the disk, packed or not."""
-        digests = []
-        for path in self.paths:
-            with Path(path).open("rb") as stream:
-                digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
-        return digests
+        return [file_sum(path) for path in self.paths]
 
 
 def counted(number: int, thing: str) -> str:
@@ -74,7 +69,8 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def _empty(path: str) -> DataError:
+def empty_file(path: str) -> DataError:
+    """The error for a file without a line."""
     return DataError("the file is empty", where=path, hint="it must hold at least one line")
 
 
