@@ -11,6 +11,8 @@ from regard.version import VERSION
 
 if TYPE_CHECKING:
     from regard.decoding.config import DecodingConfig
+    from regard.decoding.generate import Continuation
+    from regard.decoding.generation import GenerationConfig
     from regard.decoding.translate import Translation
     from regard.errors import RegardError
     from regard.models.config import TransformerConfig
@@ -19,13 +21,17 @@ if TYPE_CHECKING:
     from regard.recipes.recipe import Recipe
     from regard.recipes.run import train
     from regard.recipes.write import format_recipe
+    from regard.serving.generator import Generator, load_language_model
     from regard.serving.translator import Translator, load
     from regard.text.tokenizer import Tokenizer
 
 __version__ = VERSION
 
 __all__ = [
+    "Continuation",
     "DecodingConfig",
+    "GenerationConfig",
+    "Generator",
     "Recipe",
     "RegardError",
     "Tokenizer",
@@ -36,12 +42,16 @@ __all__ = [
     "__version__",
     "format_recipe",
     "load",
+    "load_language_model",
     "load_recipe",
     "train",
 ]
 
 _HOMES = {
+    "Continuation": "regard.decoding.generate",
     "DecodingConfig": "regard.decoding.config",
+    "GenerationConfig": "regard.decoding.generation",
+    "Generator": "regard.serving.generator",
     "Recipe": "regard.recipes.recipe",
     "RegardError": "regard.errors",
     "Tokenizer": "regard.text.tokenizer",
@@ -51,6 +61,7 @@ _HOMES = {
     "Translator": "regard.serving.translator",
     "format_recipe": "regard.recipes.write",
     "load": "regard.serving.translator",
+    "load_language_model": "regard.serving.generator",
     "load_recipe": "regard.recipes.load",
     "train": "regard.recipes.run",
 }

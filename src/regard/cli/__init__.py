@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from cyclopts import App, Parameter
 
 import regard
+from regard.cli.generation import generate
 from regard.cli.inspection import doctor, info, list_recipes, show
 from regard.cli.training import average, demo, train
 from regard.cli.translation import evaluate, score, translate
@@ -15,7 +16,7 @@ from regard.exits import run_guarded
 
 # Every command, in the order in which --help names them.
 COMMANDS: list[Callable[..., None]] = [
-    demo, train, translate, evaluate, score, average, info, doctor,
+    demo, train, translate, evaluate, score, generate, average, info, doctor,
 ]  # fmt: skip
 
 app = App(

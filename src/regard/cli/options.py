@@ -35,6 +35,10 @@ def _complete_decoding_key(context: CompletionContext) -> list[str]:
     return [key for key in _complete_key(context) if key.startswith("decoding.")]
 
 
+def _complete_generation_key(context: CompletionContext) -> list[str]:
+    return [key for key in _complete_key(context) if key.startswith("generation.")]
+
+
 Name = Annotated[str, Parameter(completer=_complete_recipe)]
 Set = Annotated[
     tuple[str, ...],
@@ -52,6 +56,15 @@ SetDecoding = Annotated[
         completer=_complete_decoding_key,
         metavar="KEY=VALUE",
         help="Change a decoding key, such as decoding.coverage=0.2. May be repeated.",
+    ),
+]
+SetGeneration = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        completer=_complete_generation_key,
+        metavar="KEY=VALUE",
+        help="Change a generation key, such as generation.top_k=40. May be repeated.",
     ),
 ]
 Files = Annotated[tuple[Path, ...], Parameter(consume_multiple=True, group=DATA)]

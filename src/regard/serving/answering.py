@@ -1,20 +1,17 @@
 """Answers lines as they come: the translations, and the report and alignments beside them."""
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from regard.decoding.translation import Candidate, Translation
 from regard.errors import DataError
-from regard.serving.outputs import LineWriter
+from regard.serving.outputs import LineWriter, json_line
 from regard.serving.translator import Translator
 from regard.serving.windows import Input
 from regard.text.vocabulary import Vocabulary
 
 _NAMED = 10
-# Line ends to other programs; JSON leaves them as they are.
-_ESCAPED = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 @dataclass
@@ -133,7 +130,7 @@ def _record(
     }
     if n_best > 1:
         record["hypotheses"] = [_fields(each, tokenizer) for each in translation.hypotheses]
-    return json.dumps(record, ensure_ascii=False).translate(_ESCAPED)
+    return json_line(record)
 
 
 def _fields(candidate: Candidate, tokenizer: Vocabulary) -> dict[str, object]:

@@ -1,17 +1,21 @@
-"""From a run folder to a model and its vocabularies, or a refusal that says what does not fit."""
+"""From a run folder to its model and vocabulary, or a refusal that says what does not fit."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from regard.errors import RegardError, RunFolderError
-from regard.models.build import build_model
+from regard.models.build import build_encoder, build_language_model, build_model
+from regard.models.decoder import LanguageModel
+from regard.models.encoder import TextEncoder
 from regard.models.transformer import Transformer
 from regard.recipes.load import load_recipe_of
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import DecoderRecipe, EncoderRecipe, Recipe
 from regard.shapes import Tensor
 from regard.text.corpus import Tokenizers
+from regard.text.vocabulary import Vocabulary
 from regard.training.devices import choose_device
 from regard.weights.fit import misfits
 from regard.weights.run_folder import RunFolder
@@ -42,16 +46,83 @@ def open_run(path: str | Path, device: torch.device) -> OpenedRun:
     recipe = load_recipe_of(Recipe, Path(path))
     tokenizers = open_tokenizers(folder)
     weights = folder.load_weights()
-    _require_vocabulary(folder, tokenizers, weights)
+    _require_vocabularies(folder, tokenizers, weights)
     model = build_model(
         recipe.model,
         source_vocabulary=tokenizers.source.size,
         target_vocabulary=tokenizers.target.size,
         seed=recipe.training.seed,
     )
-    _require_shapes(folder.path, model.state_dict(), weights)
-    model.load_state_dict(weights)
+    _fill(model, weights, folder.path)
     return OpenedRun(folder.path, recipe, tokenizers, model.to(device).eval())
+
+
+@dataclass(frozen=True)
+class OpenedLanguageModel:
+    """What is needed of a run to go on with texts; the model is in eval mode."""
+
+    path: Path
+    recipe: DecoderRecipe
+    vocabulary: Vocabulary
+    model: LanguageModel
+
+
+def open_language_model(path: str | Path, device: torch.device) -> OpenedLanguageModel:
+    """Open the run folder of a decoder, as `open_run` does.
+
+    Raises:
+        As `open_run`.
+    """
+    folder = RunFolder.open(path)
+    recipe = load_recipe_of(DecoderRecipe, Path(path))
+    vocabulary, weights = _vocabulary_and_weights(folder)
+    model = build_language_model(
+        recipe.model, vocabulary=vocabulary.size, seed=recipe.training.seed
+    )
+    _fill(model, weights, folder.path)
+    return OpenedLanguageModel(folder.path, recipe, vocabulary, model.to(device).eval())
+
+
+@dataclass(frozen=True)
+class OpenedEncoder:
+    """What is needed of a run to embed, fill and classify; the model is in eval mode."""
+
+    path: Path
+    recipe: EncoderRecipe
+    vocabulary: Vocabulary
+    model: TextEncoder
+
+
+def open_encoder(path: str | Path, device: torch.device) -> OpenedEncoder:
+    """Open the run folder of an encoder, as `open_run` does.
+
+    Raises:
+        As `open_run`.
+    """
+    folder = RunFolder.open(path)
+    recipe = load_recipe_of(EncoderRecipe, Path(path))
+    vocabulary, weights = _vocabulary_and_weights(folder)
+    model = build_encoder(
+        recipe.model,
+        vocabulary=vocabulary.size,
+        seed=recipe.training.seed,
+        classes=len(recipe.labels.names),
+    )
+    _fill(model, weights, folder.path)
+    return OpenedEncoder(folder.path, recipe, vocabulary, model.to(device).eval())
+
+
+def _vocabulary_and_weights(folder: RunFolder) -> tuple[Vocabulary, dict[str, Tensor]]:
+    """Those of a model of one vocabulary."""
+    vocabulary = open_tokenizers(folder).source
+    weights = folder.load_weights()
+    _require_rows(folder.path, "tokenizer.json", vocabulary.size, "embedding.weight", weights)
+    return vocabulary, weights
+
+
+def _fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    _require_shapes(path, model.state_dict(), weights)
+    model.load_state_dict(weights)
 
 
 def require_same_target(runs: list[OpenedRun]) -> None:
@@ -99,25 +170,29 @@ def find_device(wanted: str) -> torch.device:
     return device
 
 
-def _require_vocabulary(
+def _require_vocabularies(
     folder: RunFolder, tokenizers: Tokenizers, weights: dict[str, Tensor]
 ) -> None:
     target = "target_embedding.weight"
     if target not in weights:
         target = "source_embedding.weight"
-    sides = [
-        ("source", "source_embedding.weight", tokenizers.source),
-        ("target", target, tokenizers.target),
-    ]
-    for side, name, tokenizer in sides:
-        if name in weights and len(weights[name]) != tokenizer.size:
-            file = "tokenizer.json" if tokenizers.joint else f"tokenizer.{side}.json"
-            raise RunFolderError(
-                f"the vocabulary does not fit the weights: {file} has {tokenizer.size:,} "
-                f"entries, and {name} has {len(weights[name]):,} rows",
-                where=str(folder.path),
-                hint=_COPY_AGAIN,
-            )
+    source = "source_embedding.weight"
+    for side, name, size in (
+        ("source", source, tokenizers.source.size),
+        ("target", target, tokenizers.target.size),
+    ):
+        file = "tokenizer.json" if tokenizers.joint else f"tokenizer.{side}.json"
+        _require_rows(folder.path, file, size, name, weights)
+
+
+def _require_rows(path: Path, file: str, size: int, name: str, weights: dict[str, Tensor]) -> None:
+    if name in weights and len(weights[name]) != size:
+        raise RunFolderError(
+            f"the vocabulary does not fit the weights: {file} has {size:,} "
+            f"entries, and {name} has {len(weights[name]):,} rows",
+            where=str(path),
+            hint=_COPY_AGAIN,
+        )
 
 
 def _require_shapes(path: Path, wanted: dict[str, Tensor], weights: dict[str, Tensor]) -> None:

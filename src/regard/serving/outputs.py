@@ -1,6 +1,7 @@
 """Where results go: standard output line by line, or a file that is whole or not there at all."""
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,9 @@ from typing import cast
 from regard.errors import RegardError
 from regard.text.lines import write_line
 from regard.weights.files import temporary_name
+
+# Line ends to other programs; JSON leaves them as they are.
+_ESCAPED = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 class LineWriter:
@@ -29,6 +33,15 @@ class LineWriter:
         with _blaming(self._name):
             write_line(self._stream, text)
 
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes as they are.
+
+        Raises:
+            RegardError: as `write`.
+        """
+        with _blaming(self._name):
+            self._stream.write(data)
+
     def flush(self) -> None:
         """Hand on what was written so far.
 
@@ -37,6 +50,11 @@ class LineWriter:
         """
         with _blaming(self._name):
             self._stream.flush()
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """A record as JSON on one line, to every program that reads it."""
+    return json.dumps(record, ensure_ascii=False).translate(_ESCAPED)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A trained model as a Python object: `regard.load("runs/ende").translate(["Hello"])`."""
 
-import difflib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from regard.models.transformer import Transformer
 from regard.recipes.explain import explain
 from regard.recipes.recipe import Recipe
 from regard.serving.opening import OpenedRun, find_device, open_run, require_same_target
+from regard.serving.strings import checked_strings, listed, refuse_unknown
 from regard.text.corpus import Tokenizers
 
 RunPath = str | Path
@@ -171,9 +171,9 @@ class Translator:
             As `translate`; and DataError if there are not as many prefixes as lines.
         """
         config = self._config(options)
-        texts = [text.replace("\n", " ") for text in _checked(lines, "lines")]
+        texts = [text.replace("\n", " ") for text in checked_strings(lines, "lines")]
         if prefixes is not None:
-            prefixes = _checked(prefixes, "prefixes")
+            prefixes = checked_strings(prefixes, "prefixes")
             if len(prefixes) != len(texts):
                 raise DataError(f"there are {len(texts)} lines and {len(prefixes)} prefixes")
         return translate_lines(
@@ -235,12 +235,7 @@ class Translator:
         )
 
     def _config(self, options: DecodingOptions) -> DecodingConfig:
-        known = list(DecodingConfig.model_fields)
-        for name in options:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                asked = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(known)}"
-                raise RegardError(f"unknown option {name}; {asked}", where="translate")
+        refuse_unknown(options, DecodingConfig.model_fields, "translate")
         if not options:
             return self.decoding
         settings = changed_settings(self.decoding.model_dump(), options)
@@ -253,42 +248,13 @@ class Translator:
             raise explain(error, Recipe, source="translate", changed=()) from None
 
 
-def _listed(values: Iterable[object], name: str, wanted: str) -> list[object]:
-    """The values of any iterable but a string."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise DataError(f"expected {wanted}, got {type(values).__name__}", where=name)
-    return list(values)
-
-
 def _checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The pairs, each of two strings that UTF-8 can hold."""
-    texts = _listed(pairs, "pairs", "a list of pairs of strings")
+    texts = listed(pairs, "pairs", "a list of pairs of strings")
     for place, pair in enumerate(texts):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise DataError("expected a source and a target", where=f"pairs[{place}]")
     both = cast(list[tuple[str, str]], texts)
-    sources = _checked([source for source, _ in both], "sources")
-    targets = _checked([target for _, target in both], "targets")
+    sources = checked_strings([source for source, _ in both], "sources")
+    targets = checked_strings([target for _, target in both], "targets")
     return list(zip(sources, targets, strict=True))
-
-
-def _checked(lines: Iterable[str], name: str) -> list[str]:
-    """The lines, all of them strings that UTF-8 can hold."""
-    if isinstance(lines, str):
-        raise DataError(f'expected a list of strings, got one; write ["{lines[:20]}"]', where=name)
-    texts = cast(list[str], _listed(lines, name, "a list of strings"))
-    for place, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DataError(
-                f"expected a string, got {type(text).__name__}", where=f"{name}[{place}]"
-            )
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"character {error.start} is half of a surrogate pair "
-                f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold",
-                where=f"{name}[{place}]",
-                hint='Read text with errors="replace", or mend it where it comes from.',
-            ) from None
-    return texts
