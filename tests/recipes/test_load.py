@@ -389,7 +389,7 @@ def test_a_bad_file_is_refused_with(content: str, text: str, tmp_path: Path) -> 
 
 
 def test_an_unknown_recipe_is_refused_with_the_names_there_are() -> None:
-    known = "Recipes: tiny, demo, small, base, big. Or give a TOML file or a run folder."
+    known = f"Recipes: {', '.join(preset_names())}. Or give a TOML file or a run folder."
     nowhere = "no such recipe, file or run folder"
     assert refusal(recipe="bse") == f"bse: {nowhere}\n  Did you mean base? {known}"
     assert refusal(recipe="nothing") == f"nothing: {nowhere}\n  {known}"

@@ -28,11 +28,13 @@ def doctor(*, quick: bool = False, json: Json = False) -> None:
 
 
 def list_recipes() -> None:
-    """List the recipes that come with regard."""
+    """List the recipes that come with regard, each with its family of models."""
     from regard.recipes.load import load_recipe, preset_names
 
-    for name in preset_names():
-        print(f"{name:8}{load_recipe(name).description}")
+    recipes = {name: load_recipe(name) for name in preset_names()}
+    width = max(map(len, recipes))
+    for name, recipe in recipes.items():
+        print(f"{name:{width}}  {recipe.family:7}  {recipe.description}")
 
 
 def show(name: Name, /, *, set_: Set = ()) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import assert_never
 
 from regard.durations import duration
 from regard.errors import RunFolderError, command
-from regard.recipes.assembly import Assembly, assemble
+from regard.recipes.assembled import Assembly
+from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.summary import write_run_report
 from regard.recipes.trial import dry_run as try_recipe
 from regard.recipes.write import format_recipe
@@ -18,10 +20,12 @@ from regard.weights.checkpoints import checkpoint_steps, latest_checkpoint
 from regard.weights.run_folder import RunFolder
 
 PREPARED_TEXT = "data"
+# What a run may go on with changed; the rest was settled when it began.
+_CHANGEABLE = ("training", "decoding", "generation", "embedding", "data", "labels")
 
 
 def train(
-    recipe: Recipe,
+    recipe: AnyRecipe,
     out: str | Path,
     *,
     init: str | Path | None = None,
@@ -85,7 +89,7 @@ def resume(
         Interrupts() as interrupts,
         RunFolder.open(run, write=True, model=False) as folder,
     ):
-        recipe = load_recipe(Path(run), overrides, only=("training", "decoding", "data"))
+        recipe = load_recipe(Path(run), overrides, only=_CHANGEABLE)
         started = bool(checkpoint_steps(folder.path))
         if not started and folder.has_model:
             raise RunFolderError(
@@ -118,7 +122,7 @@ def train_in(
     resume: bool = False,
 ) -> TrainingResult:
     """Train what is assembled into an open run folder, and write its report."""
-    recipe, tokenizers = assembly.recipe, assembly.data.tokenizers
+    recipe, tokenizers = assembly.recipe, assembly.vocabularies
     trainer = assembly.trainer(
         folder,
         assembly.batches(),
@@ -140,20 +144,36 @@ def train_in(
 
     result = trainer.run(resume=resume, on_start=write_what_made_it)
     interrupts.trained = folder.path
-    write_run_report(folder, resolved, commands=next_commands(folder.path), say=reporter.say)
+    commands = next_commands(folder.path, recipe)
+    write_run_report(folder, resolved, commands=commands, say=reporter.say)
     return result
 
 
-def next_commands(run: Path) -> list[str]:
+def next_commands(run: Path, recipe: AnyRecipe) -> list[str]:
     """What to type after a training."""
-    return [
-        f"{command('translate', run)} < in.txt > out.txt",
-        command("evaluate", run, "--source", "test.source", "--reference", "test.target"),
-        command("info", run),
-    ]
+    lines = "< in.txt >"
+    match recipe:
+        case Recipe():
+            uses = [
+                f"{command('translate', run)} {lines} out.txt",
+                command("evaluate", run, "--source", "test.source", "--reference", "test.target"),
+            ]
+        case DecoderRecipe():
+            uses = [command("generate", run, "--prompt", "Once upon a time")]
+        case EncoderRecipe() if recipe.classifies:
+            uses = [f"{command('classify', run)} {lines} labels.txt"]
+        case EncoderRecipe():
+            uses = [
+                command("fill", run, "The [MASK] is open."),
+                f"{command('embed', run, '--out', 'vectors.npy')} < in.txt",
+                command("finetune", run, "--labels", "train.tsv", "--out", "RUN"),
+            ]
+        case _ as never:
+            assert_never(never)
+    return [*uses, command("info", run)]
 
 
-def _outcome(run: Path, recipe: Recipe, result: TrainingResult) -> str:
+def _outcome(run: Path, recipe: AnyRecipe, result: TrainingResult) -> str:
     why = "no better for a while, stopped early" if result.reason == "patience" else "done"
     which = f"the model is that of step {result.model_step:,}"
     if result.best_value is not None:
@@ -163,6 +183,6 @@ def _outcome(run: Path, recipe: Recipe, result: TrainingResult) -> str:
             f"{why}: {result.step:,} steps in {duration(result.seconds)}; {which}",
             f"run folder: {run}    report: {run / 'report.html'}",
             "next:",
-            *(f"  {command}" for command in next_commands(run)),
+            *(f"  {command}" for command in next_commands(run, recipe)),
         ]
     )

@@ -9,8 +9,8 @@ from regard.durations import duration
 from regard.evaluation.records import read_metrics
 from regard.evaluation.report import ReportData, write_report
 from regard.machine import cpu_model, usable_cores
-from regard.models.count import parameter_table
-from regard.recipes.recipe import Recipe
+from regard.recipes.describe import parts_of
+from regard.recipes.recipe import AnyRecipe, EncoderRecipe, Recipe
 from regard.recipes.write import format_recipe
 from regard.version import VERSION
 from regard.weights.run_folder import RunFolder
@@ -18,7 +18,7 @@ from regard.weights.vocabularies import open_tokenizers
 
 
 def write_run_report(
-    folder: RunFolder, recipe: Recipe, *, commands: Sequence[str], say: Callable[[str], None]
+    folder: RunFolder, recipe: AnyRecipe, *, commands: Sequence[str], say: Callable[[str], None]
 ) -> None:
     """Write report.html of a run from its metrics and its resolved recipe.
 
@@ -27,29 +27,28 @@ def write_run_report(
     """
     records = read_metrics(folder.metrics_path, say)
     tokenizers = open_tokenizers(folder)
-    sizes = [tokenizers.source.size, tokenizers.target.size]
+    sizes = tokenizers.source.size, tokenizers.target.size
     data = ReportData(
         title=folder.path.resolve().name,
         description=recipe.description,
         records=records,
-        parameters=parameter_table(recipe.model, *sizes),
+        parameters=parts_of(recipe, *sizes),
         facts=_facts(recipe, records, sizes),
         recipe=format_recipe(recipe),
         commands=commands,
+        unit=_unit(recipe),
     )
     write_report(folder.report_path, data)
 
 
 def _facts(
-    recipe: Recipe, records: Sequence[Mapping[str, Any]], sizes: Sequence[int]
+    recipe: AnyRecipe, records: Sequence[Mapping[str, Any]], sizes: tuple[int, int]
 ) -> dict[str, str]:
     started = [record for record in records if record["event"] in ("start", "resume")]
     stopped = [record for record in records if record["event"] == "stop"]
     facts = {
-        "text": ", ".join([*recipe.data.source, *recipe.data.target, *recipe.data.tsv]),
-        "vocabulary": f"{sizes[0]:,} entries, joint"
-        if recipe.vocabulary.joint
-        else f"{sizes[0]:,} and {sizes[1]:,} entries",
+        "text": ", ".join(_files(recipe)),
+        "vocabulary": _vocabulary(recipe, sizes),
         "regard": VERSION,
         "python": platform.python_version(),
         "torch": version("torch"),
@@ -62,3 +61,29 @@ def _facts(
     if stopped:
         facts["training time"] = duration(stopped[-1]["seconds"])
     return facts
+
+
+def _files(recipe: AnyRecipe) -> Sequence[str]:
+    """The files that it was trained on."""
+    if isinstance(recipe, Recipe):
+        return [*recipe.data.source, *recipe.data.target, *recipe.data.tsv]
+    if isinstance(recipe, EncoderRecipe) and recipe.classifies:
+        return recipe.labels.train
+    return recipe.data.text
+
+
+def _vocabulary(recipe: AnyRecipe, sizes: tuple[int, int]) -> str:
+    if not isinstance(recipe, Recipe):
+        return f"{sizes[0]:,} entries"
+    if recipe.vocabulary.joint:
+        return f"{sizes[0]:,} entries, joint"
+    return f"{sizes[0]:,} and {sizes[1]:,} entries"
+
+
+def _unit(recipe: AnyRecipe) -> str:
+    """What a loss is a mean over."""
+    if isinstance(recipe, Recipe):
+        return "target token"
+    if isinstance(recipe, EncoderRecipe):
+        return "text" if recipe.classifies else "masked token"
+    return "token"

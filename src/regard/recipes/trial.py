@@ -6,19 +6,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 
-from regard.decoding.translate import translate
 from regard.durations import duration
 from regard.errors import Interrupted
-from regard.recipes.assembly import Assembly, assemble
-from regard.recipes.recipe import Recipe
-from regard.text.batches import Batch
+from regard.recipes.assembled import Assembly
+from regard.recipes.assembly import assemble
+from regard.recipes.recipe import AnyRecipe
 from regard.training.interrupts import Interrupts, stopped
+from regard.training.parts import AnyBatch
 from regard.training.progress import Reporter, SilentReporter, Standing
 from regard.training.validation import Validation
 from regard.weights.run_folder import RunFolder
@@ -61,10 +61,10 @@ class _Stopwatch(SilentReporter):
 class _Again:
     """One batch, again and again."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: AnyBatch) -> None:
         self._batch = batch
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[AnyBatch]:
         """The batch."""
         yield from [self._batch][start:]
 
@@ -75,7 +75,7 @@ def try_steps(
     *,
     steps: int,
     interrupts: Interrupts,
-    batch: Batch | None = None,
+    batch: AnyBatch | None = None,
     validate: bool = False,
 ) -> Trial:
     """Train for a few steps into a folder that is thrown away; the model is not the same after.
@@ -90,7 +90,7 @@ def try_steps(
     recipe = assembly.recipe.model_copy(update={"training": training})
     stopwatch = _Stopwatch()
     with RunFolder.create(folder) as run:
-        trainer = Assembly(recipe, assembly.data, assembly.model).trainer(
+        trainer = replace(assembly, recipe=recipe).trainer(
             run,
             assembly.batches() if batch is None else _Again(batch),
             reporter=stopwatch,
@@ -115,8 +115,8 @@ def try_steps(
     )
 
 
-def dry_run(recipe: Recipe, *, reporter: Reporter, interrupts: Interrupts) -> None:
-    """Read the text, build the model, do two steps, a validation and a decode; say what to expect.
+def dry_run(recipe: AnyRecipe, *, reporter: Reporter, interrupts: Interrupts) -> None:
+    """Try a run out: text, model, two steps, a validation, what it is for; say what to expect.
 
     Raises:
         As `regard.recipes.run.train`; nothing is written outside a temporary folder.
@@ -131,19 +131,11 @@ def dry_run(recipe: Recipe, *, reporter: Reporter, interrupts: Interrupts) -> No
             batch=assembly.batches().largest(),
             validate=True,
         )
-        line = assembly.data.valid.source_lines[0]
-        translate(
-            [assembly.model],
-            [assembly.data.tokenizers.source],
-            assembly.data.tokenizers.target,
-            [line],
-            recipe.decoding,
-            trained_length=recipe.data.max_tokens,
-        )
-        reporter.say("\n".join(_forecast(recipe, trial)))
+        used = assembly.try_out()
+        reporter.say("\n".join(_forecast(recipe, trial, used)))
 
 
-def _forecast(recipe: Recipe, trial: Trial) -> list[str]:
+def _forecast(recipe: AnyRecipe, trial: Trial, used: str) -> list[str]:
     training = recipe.training
     steps = training.max_steps
     validations = -(-steps // (training.validate_every or training.checkpoint_every))
@@ -151,11 +143,12 @@ def _forecast(recipe: Recipe, trial: Trial) -> list[str]:
     checkpoints = min(-(-steps // training.checkpoint_every), training.keep_last + 1)
     total = steps * trial.step_seconds + validations * validation
     return [
-        "dry run: text, model, two steps, a checkpoint, a validation and a translation worked",
+        f"dry run: text, model, two steps, a checkpoint, a validation and {used} worked",
         f"precision  {trial.precision}",
         f"a step     {1000 * trial.step_seconds:,.0f} ms; later ones are faster than the first",
         f"time       about {duration(total)}: {steps:,} steps, and {validations:,} validations of "
-        f"up to {duration(validation)} (an untrained model translates at greatest length)",
+        f"up to {duration(validation)}"
+        + (" (an untrained model translates at greatest length)" if "transl" in used else ""),
         f"memory     about {_size(trial.peak_memory)}: what the two steps on the largest "
         "batch, a checkpoint and a validation took",
         f"disk       about {_size(checkpoints * trial.checkpoint_bytes)} "

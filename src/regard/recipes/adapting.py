@@ -1,0 +1,36 @@
+"""Where a model is changed for a training that does not change all of it."""
+
+from torch import nn
+
+from regard.errors import RecipeError
+from regard.nn.lora import adapt
+from regard.recipes.recipe import AnyRecipe
+from regard.weights.adapted import adapter_notes
+from regard.weights.run_folder import RunFolder
+
+# What a classifier that starts from an encoder does not have from there.
+_NEW_PARTS = ("classifier",)
+
+
+def prepare_adaptation(recipe: AnyRecipe, model: nn.Module) -> None:
+    """Freeze a model that has its first weights, as far as the recipe asks for that.
+
+    Raises:
+        RecipeError: there are no trained weights to adapt.
+    """
+    if not recipe.lora.rank:
+        return
+    if not recipe.init:
+        raise RecipeError(
+            f"lora.rank = {recipe.lora.rank} adapts a model that is trained already",
+            where="lora.rank",
+            hint="Name its run with --init RUN.",
+        )
+    adapt(model, recipe.lora, seed=recipe.training.seed, trained=_NEW_PARTS)
+
+
+def model_notes(recipe: AnyRecipe, folder: RunFolder) -> dict[str, str]:
+    """What the model file must say of the weights that it does not hold."""
+    if not recipe.lora.rank:
+        return {}
+    return adapter_notes(RunFolder.open(recipe.init), folder.path, recipe.lora.alpha)
