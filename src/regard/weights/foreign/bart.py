@@ -77,7 +77,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
         weights,
         wanted_weights(config, vocabulary),
         copies=common.copies(weights, tying, source, target),
-        skipped=[] if output_bias else [common.BIAS],
+        skipped=[*([] if output_bias else [common.BIAS]), *common.unused(tying)],
         where=folder.where,
     )
     generation = folder.generation()

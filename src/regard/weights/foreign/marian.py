@@ -92,10 +92,11 @@ def read(folder: ForeignFolder) -> ForeignModel:
         weights,
         wanted_weights(config, source_size, target_size),
         copies=common.copies(weights, tying, source, target),
-        skipped=[  # sinusoids, which are computed, and a bias of zeros
+        skipped=[  # sinusoids, which are computed; a bias of zeros; a table without a side
             "model.encoder.embed_positions.weight",
             "model.decoder.embed_positions.weight",
             *([] if output_bias else [common.BIAS]),
+            *common.unused(tying),
         ],
         where=folder.where,
     )

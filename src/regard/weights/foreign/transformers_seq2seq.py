@@ -75,10 +75,17 @@ def tables(weights: ForeignWeights, shared: bool, tied: bool) -> tuple[Tying, st
 
 def copies(weights: ForeignWeights, tying: Tying, source: str, target: str) -> dict[str, str]:
     """Names that may stand for a table again."""
-    same_as = {SHARED: source, SOURCE: source, TARGET: target or source}
-    if tying != "none":
-        same_as[PROJECTION] = target or source
+    same_as = {SOURCE: source, TARGET: target or source, PROJECTION: target or source}
+    if tying == "none":
+        del same_as[PROJECTION]
+    if tying == "three_way":
+        same_as[SHARED] = source
     return {name: of for name, of in same_as.items() if name != of and name in weights}
+
+
+def unused(tying: Tying) -> list[str]:
+    """What may be in a file and is of no use: a shared table where each side has its own."""
+    return [] if tying == "three_way" else [SHARED]
 
 
 def has_bias(weights: ForeignWeights) -> bool:

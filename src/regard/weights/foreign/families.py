@@ -1,0 +1,57 @@
+"""Which family a checkpoint is of, and the file that reads it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from pydantic import ValidationError
+
+from regard.errors import CheckpointError
+from regard.weights.foreign import bart, bert, distilbert, gpt2, llama, marian, t5
+from regard.weights.foreign.folder import ForeignFolder
+from regard.weights.foreign.model import ForeignModel
+
+_FAMILIES: Final[tuple[ModuleType, ...]] = (marian, gpt2, llama, bert, distilbert, t5, bart)
+_BY_TYPE: Final[Mapping[str, ModuleType]] = {
+    name: family for family in _FAMILIES for name in family.MODEL_TYPES
+}
+FORMATS: Final = tuple(sorted(_BY_TYPE))
+
+
+def read(
+    path: str | Path, *, source_format: str | None = None, allow_pickle: bool = False
+) -> ForeignModel:
+    """Read a checkpoint from elsewhere.
+
+    Args:
+        path: the folder that holds it.
+        source_format: the family; left out, what config.json says.
+        allow_pickle: whether torch's weights-only loader may open a file of torch.save.
+
+    Raises:
+        CheckpointError: it is missing, damaged, of no family that is known, or has settings
+            that no model here can honour.
+    """
+    folder = ForeignFolder(Path(path), allow_pickle=allow_pickle)
+    name = source_format or folder.keys().text("model_type", "")
+    if name not in _BY_TYPE:
+        found = f"model_type = {name}" if name else "no model_type"
+        raise CheckpointError(
+            f"config.json has {found}, wanted one of {', '.join(FORMATS)}", where=folder.where
+        )
+    try:
+        found_model: ForeignModel = _BY_TYPE[name].read(folder)
+    except ValidationError as error:
+        raise CheckpointError(_mistakes(error), where=folder.where) from None
+    return found_model
+
+
+def _mistakes(error: ValidationError) -> str:
+    """What is wrong with our config, and so with the settings that it was made of."""
+    said = []
+    for mistake in error.errors():
+        key = ".".join(str(part) for part in mistake["loc"])
+        message = mistake["msg"].removeprefix("Value error, ")
+        said.append(f"{key}: {message}, got {mistake['input']}" if key else message)
+    return f"its settings make no model: {'; '.join(said)}"
