@@ -106,5 +106,14 @@ def validation_file(config: DataConfig) -> PairFile | None:
 
 def _present(file: PairFile) -> PairFile:
     for path in file.paths:
-        open_text(path).close()
+        present(path)
     return file
+
+
+def present(path: str) -> None:
+    """See that a file is there and readable.
+
+    Raises:
+        DataError: it is not.
+    """
+    open_text(path).close()

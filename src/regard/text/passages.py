@@ -1,0 +1,215 @@
+"""Documents in files of raw text: where each begins and ends, and which of them are held out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from regard.errors import DataError
+from regard.text.inputs import counted, empty_file
+from regard.text.lines import read_lines
+from regard.text.split import place
+from regard.text.survey import VALIDATION_SALT, Log
+
+# A longer document is read and tokenised in parts of about this many characters.
+PART_CHARACTERS = 1 << 16
+
+Documents = Literal["file", "line", "blank"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a document, with its line ends; most documents have one.
+
+    `line` is where the document begins in its file, counted from 1.
+    """
+
+    text: str
+    line: int
+    held_out: bool
+    first: bool
+    last: bool
+
+
+@dataclass(frozen=True)
+class TextSurvey:
+    """What one pass over the text found.
+
+    `documents` have text in them, `empty` ones only space; `first` is the first file with a
+    document. `share` is the share of documents that is held out by a hash of their text, and
+    `cuts` says for each file that is a document with text at which of its characters the held-out
+    part begins; None where all of it is for training.
+    """
+
+    files: tuple[str, ...]
+    kind: Documents
+    documents: int
+    empty: int
+    characters: int
+    first: int
+    share: float
+    cuts: dict[str, float | None]
+
+    def holds_out(self, text: str) -> bool:
+        """Return whether a document is kept from training."""
+        return self.share > 0 and place(text, salt=VALIDATION_SALT) < self.share
+
+
+def survey_text(files: tuple[str, ...], kind: Documents, share: float, log: Log) -> TextSurvey:
+    """Read and check all text, and choose what to hold out.
+
+    Args:
+        files: what to read.
+        kind: where a document ends.
+        share: how much to hold out, from 0 to 1.
+        log: is told what each file has.
+
+    Raises:
+        DataError: a file is missing, empty, damaged or not UTF-8, or no file has text in it.
+    """
+    if kind == "file":
+        return _survey_files(files, share, log)
+    documents = empty = characters = held_out = 0
+    first = -1
+    for number, path in enumerate(files):
+        before = documents
+        for _, text in _documents(path, kind):
+            characters += len(text)
+            if not text.strip():
+                empty += 1
+                continue
+            first = number if first < 0 else first
+            documents += 1
+            held_out += share > 0 and place(text, salt=VALIDATION_SALT) < share
+        log(f"text: {counted(documents - before, 'document')} in {path}")
+    _require_text(documents, files)
+    # Where all are near twins, the whole group would go and leave nothing to train on.
+    kept_share = share if held_out < documents else 0.0
+    return TextSurvey(files, kind, documents, empty, characters, first, kept_share, {})
+
+
+def _survey_files(files: tuple[str, ...], share: float, log: Log) -> TextSurvey:
+    documents = empty = characters = 0
+    first = -1
+    cuts: dict[str, float | None] = {}
+    for number, path in enumerate(files):
+        total = 0
+        bounds: list[int] = []
+        for line in _lines(path):
+            if line.strip():
+                # The first and the last line with text in it.
+                bounds = [bounds[0] if bounds else total, total]
+            total += len(line) + 1
+        log(f"text: {counted(total, 'character')} in {path}")
+        characters += total
+        if not bounds:
+            empty += 1
+            continue
+        first = number if first < 0 else first
+        documents += 1
+        cut = max((1 - share) * total, bounds[0] + 1)
+        cuts[path] = cut if share and bounds[1] >= cut else None
+    _require_text(documents, files)
+    return TextSurvey(files, "file", documents, empty, characters, first, share, cuts)
+
+
+def _require_text(documents: int, files: tuple[str, ...]) -> None:
+    if not documents:
+        raise DataError("wanted text, found nothing but blank lines", where=", ".join(files))
+
+
+def read_parts(path: str, found: TextSurvey) -> Iterator[Part]:
+    """Yield the documents of a file that have text in them, in order and in parts."""
+    if found.kind == "file":
+        if path in found.cuts:
+            yield from _parts_of_file(enumerate(_lines(path), start=1), found.cuts[path])
+        return
+    for line, text in _documents(path, found.kind):
+        if not text.strip():
+            continue
+        held_out = found.holds_out(text)
+        lines_of = text.split("\n") if len(text) > PART_CHARACTERS else [text]
+        parts = list(_joined(iter(lines_of)))
+        for index, part in enumerate(parts):
+            yield Part(part, line, held_out, index == 0, index == len(parts) - 1)
+
+
+def _parts_of_file(lines: Iterator[tuple[int, str]], cut: float | None) -> Iterator[Part]:
+    """Yield a file as one document, or as two where its last part is held out."""
+    held: list[tuple[int, str]] = []
+
+    def before_cut() -> Iterator[str]:
+        position = 0
+        for number, line in lines:
+            if cut is not None and position >= cut:
+                held.append((number, line))
+                return
+            position += len(line) + 1
+            yield line
+
+    yield from _marked(_joined(before_cut()), line=1, held_out=False)
+    if held:
+        number, line = held[0]
+        rest = chain([line], (text for _, text in lines))
+        yield from _marked(_joined(rest), line=number, held_out=True)
+
+
+def _marked(texts: Iterator[str], *, line: int, held_out: bool) -> Iterator[Part]:
+    """Yield texts as the parts of one document."""
+    waiting: str | None = None
+    first = True
+    for text in texts:
+        if waiting is not None:
+            yield Part(waiting, line, held_out, first, False)
+            first = False
+        waiting = text
+    if waiting is not None:
+        yield Part(waiting, line, held_out, first, True)
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines joined to parts; together with nothing between they are the whole text.
+
+    A part ends with a newline that has no space beside it, where a vocabulary cuts in any case; if
+    there is none for long, with any.
+    """
+    part: list[str] = []
+    size = 0
+    for line in lines:
+        alone = bool(part and line[:1].strip() and part[-1][-1:].strip())
+        if size >= PART_CHARACTERS and (alone or size >= 16 * PART_CHARACTERS):
+            yield "\n".join([*part, ""])
+            part, size = [], 0
+        part.append(line)
+        size += len(line) + 1
+    if part:
+        yield "\n".join(part)
+
+
+def _documents(path: str, kind: Documents) -> Iterator[tuple[int, str]]:
+    """Yield the line that each document begins at, and its text; empty lines are documents too.
+
+    Of blocks between blank lines, none is empty.
+    """
+    if kind == "line":
+        yield from enumerate(_lines(path), start=1)
+        return
+    block: list[str] = []
+    number = 0
+    for number, line in enumerate(_lines(path), start=1):
+        if line.strip():
+            block.append(line)
+        elif block:
+            yield number - len(block), "\n".join(block)
+            block = []
+    if block:
+        yield number - len(block) + 1, "\n".join(block)
+
+
+def _lines(path: str) -> Iterator[str]:
+    empty = True
+    for line in read_lines(path):
+        empty = False
+        yield line
+    if empty:
+        raise empty_file(path)
