@@ -1,13 +1,13 @@
-"""The commands that make a model: demo, train, average."""
+"""The commands that make a model: demo, train, finetune, average."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
 
-from regard.cli.options import DataFile, Files, Name, Set, overrides_of
+from regard.cli.options import DATA, DataFile, Files, Name, Set, overrides_of
 
 
 def demo(
@@ -42,6 +42,8 @@ def train(
     valid_source: DataFile = None,
     valid_target: DataFile = None,
     valid_tsv: DataFile = None,
+    text: Files = (),
+    valid_text: DataFile = None,
     out: Path | None = None,
     set_: Set = (),
     resume: bool = False,
@@ -50,8 +52,9 @@ def train(
 ) -> None:
     """Train a model as a recipe says.
 
-    Text is two line-aligned files, or a TSV file, plain or .gz, .xz or .zst.
-    Without validation files some of the training pairs are held out.
+    The text of a translator is two line-aligned files, or a TSV file; that of a language model
+    or an encoder is --text. Files may be plain, .gz, .xz or .zst.
+    Without validation files some of the training text is held out.
     A data option stands for the recipe key of that name (--source: data.source).
 
     Args:
@@ -62,6 +65,8 @@ def train(
         valid_source: Source text to validate with.
         valid_target: Target text to validate with.
         valid_tsv: Both sides to validate with.
+        text: Plain text, for a model of one side. May be repeated, and may name several files.
+        valid_text: Plain text to validate with.
         out: The run folder to write. Default: runs/ and the recipe's name.
         resume: Go on with the run folder given, exactly where it stopped.
         init: Start from this run folder's weights and vocabulary (fine-tuning).
@@ -70,12 +75,15 @@ def train(
     from regard.recipes.load import load_recipe
     from regard.signals import load_torch
 
-    training = {"source": source, "target": target, "tsv": tsv}
-    validation = {"source": valid_source, "target": valid_target, "tsv": valid_tsv}
+    training = {"source": source, "target": target, "tsv": tsv, "text": text}
+    validation = {
+        "source": valid_source, "target": valid_target, "tsv": valid_tsv, "text": valid_text,
+    }  # fmt: skip
     data: dict[str, object] = {
         **{f"data.{key}": [str(path) for path in paths] or None for key, paths in training.items()},
         **{f"data.valid_{key}": path and str(path) for key, path in validation.items()},
     }
+    _refuse_other_text(Path(recipe) if resume else recipe, data)
     overrides = overrides_of(data, set_)
     if resume:
         _refuse_with_resume(out=out, init=init, dry_run=dry_run)
@@ -92,6 +100,70 @@ def train(
 
     out = out or Path("runs") / Path(recipe).resolve().name.removesuffix(".toml")
     train_run(loaded, out, init=init, dry_run=dry_run)
+
+
+def _refuse_other_text(recipe: str | Path, data: Mapping[str, object]) -> None:
+    """Refuse a text of which the recipe's family has no use."""
+    from regard.errors import RegardError
+    from regard.recipes.keys import recipe_keys
+    from regard.recipes.load import recipe_class
+
+    given = [key for key, value in data.items() if value is not None]
+    if not given:
+        return
+    kind = recipe_class(recipe)
+    known = recipe_keys(kind)
+    for key in given:
+        if key not in known:
+            family = kind.model_fields["family"].default
+            wanted = "--source FILE --target FILE" if family == "seq2seq" else "--text FILE"
+            raise RegardError(
+                f'{recipe} is of the family "{family}", which has no use for it',
+                where=f"--{key.removeprefix('data.').replace('_', '-')}",
+                hint=f"Give its text with {wanted}.",
+            )
+
+
+def finetune(
+    run: Name,
+    /,
+    *,
+    labels: Annotated[
+        tuple[Path, ...], Parameter(consume_multiple=True, group=DATA, required=True)
+    ],
+    valid_labels: DataFile = None,
+    out: Path | None = None,
+    epochs: PositiveFloat = 4.0,
+    set_: Set = (),
+) -> None:
+    """Train an encoder to classify text, from the weights of a run.
+
+    Labelled text has a line for each text: its label, a tab, the text. Without validation files
+    some of the lines are held out. What the run's recipe says of training is replaced: a low
+    learning rate that falls to 0, over a few epochs; --set changes it.
+
+    Args:
+        run: The run folder of an encoder; or a recipe's name, to start from nothing.
+        labels: Labelled text to train on. May be repeated, and may name several files.
+        valid_labels: Labelled text to validate with.
+        out: The run folder to write. Default: runs/ and the run's name with -labels.
+        epochs: How often each text is seen. Default: 4.
+    """
+    from regard.recipes.finetune import classifier_recipe
+    from regard.signals import load_torch
+
+    options: dict[str, object] = {
+        "labels.train": [str(path) for path in labels],
+        "labels.valid": valid_labels and str(valid_labels),
+    }
+    overrides = overrides_of(options, set_)
+    recipe = classifier_recipe(run, overrides)
+    load_torch()
+    from regard.recipes.run import finetune as finetune_run
+
+    out = out or Path("runs") / f"{Path(run).resolve().name.removesuffix('.toml')}-labels"
+    steps = any(change.partition("=")[0].strip() == "training.max_steps" for change in set_)
+    finetune_run(recipe, out, epochs=None if steps else epochs)
 
 
 def _refuse_with_init(changes: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from regard.recipes.assembled import Assembly
 from regard.recipes.describe import parts_of
 from regard.recipes.pairs import assemble_pairs
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
+from regard.recipes.texts import assemble_text
 from regard.weights.run_folder import RunFolder
 
 
@@ -45,7 +46,9 @@ def assemble(
                 recipe, folder, start=start, vocabularies=given, expected=expected, say=say
             )
         case DecoderRecipe() | EncoderRecipe():
-            raise NotImplementedError
+            made = assemble_text(
+                recipe, folder, start=start, vocabularies=given, expected=expected, say=say
+            )
         case _ as never:
             assert_never(never)
     if start is not None:

@@ -114,6 +114,17 @@ def load_recipe_of(
     )
 
 
+def recipe_class(name_or_path: str | Path) -> type[AnyRecipe]:
+    """The class of the recipe of a name, a file or a run folder; its values are not looked at.
+
+    Raises:
+        RecipeError: there is no such recipe, or no such family.
+        RunFolderError: it is a folder, and no run folder or a damaged one.
+    """
+    raw, source = _find(name_or_path)
+    return _family_of(_parse(raw, source), {}, source)
+
+
 def _family_of(table: Table, changes: Table, source: str) -> type[AnyRecipe]:
     """The class of a recipe, by its `family`."""
     family = table.get("family", "seq2seq")

@@ -11,7 +11,7 @@ import torch
 
 from regard.errors import DataError
 from regard.shapes import Tensor
-from regard.training.parts import AnyBatch, Part, rows_of, split_batch, targets_of
+from regard.training.parts import AnyBatch, Part, split_batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,8 +115,8 @@ class Feed:
                 parts = split_batch(batch, self._parts)
                 yield StepBatch(
                     tuple(part.pinned() for part in parts) if self._pin else tuple(parts),
-                    targets_of(batch),
-                    rows_of(batch),
+                    batch.target_tokens,
+                    batch.pairs_b,
                     epoch,
                     position,
                 )

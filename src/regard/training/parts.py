@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Self, assert_never
 
 import torch
 
 from regard.nn.masks import padding_mask
 from regard.shapes import Tensor
 from regard.text.batches import Batch
+from regard.text.masking import MaskedBatch
+from regard.text.windows import TextBatch
 
-AnyBatch = Batch
+AnyBatch = Batch | TextBatch | MaskedBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,17 +79,16 @@ def split_batch(batch: AnyBatch, parts: int) -> Sequence[Part]:
 
     Each part keeps only the width that its own rows need.
     """
-    return [_pair_part(batch, rows) for rows in _cuts(len(batch.source_lengths_b), parts)]
-
-
-def targets_of(batch: AnyBatch) -> int:
-    """What the loss of a batch is a mean over: tokens to be predicted, or texts with a label."""
-    return batch.target_tokens
-
-
-def rows_of(batch: AnyBatch) -> Tensor:
-    """The pairs, windows or texts that a batch holds, by their number in the data."""
-    return batch.pairs_b
+    cuts = _cuts(len(batch.pairs_b), parts)
+    match batch:
+        case Batch():
+            return [_pair_part(batch, rows) for rows in cuts]
+        case TextBatch():
+            return [_text_part(batch, rows) for rows in cuts]
+        case MaskedBatch():
+            return [_masked_part(batch, rows) for rows in cuts]
+        case _ as never:
+            assert_never(never)
 
 
 def _cuts(rows: int, parts: int) -> list[slice]:
@@ -109,4 +110,36 @@ def _pair_part(batch: Batch, rows: slice) -> PairPart:
         target_in_bt=batch.target_in_bt[rows, :target_width].contiguous(),
         real_n=real_n,
         targets_n=target_out_rt.flatten().index_select(0, real_n),
+    )
+
+
+def _text_part(batch: TextBatch, rows: slice) -> TextPart:
+    mask_rt = batch.mask_bt[rows]
+    width = int(mask_rt.sum(1).max())
+    mask_rt = mask_rt[:, :width]
+    real_n = mask_rt.flatten().nonzero().squeeze(1)
+    documents_rt = None if batch.documents_bt is None else batch.documents_bt[rows, :width]
+    if documents_rt is not None and int(documents_rt.max()) == 0:
+        documents_rt = None
+    return TextPart(
+        ids_bt=batch.ids_in_bt[rows, :width].contiguous(),
+        mask_bt=None if bool(mask_rt.all()) else mask_rt.contiguous(),
+        documents_bt=None if documents_rt is None else documents_rt.contiguous(),
+        real_n=real_n,
+        targets_n=batch.ids_out_bt[rows, :width].flatten().index_select(0, real_n),
+    )
+
+
+def _masked_part(batch: MaskedBatch, rows: slice) -> TextPart:
+    lengths_r = batch.lengths_b[rows]
+    width, former = int(lengths_r.max()), batch.ids_bs.shape[1]
+    mask_rs = padding_mask(lengths_r, width)
+    row_n, column_n = batch.places_n // former, batch.places_n % former
+    here_n = (row_n >= rows.start) & (row_n < rows.stop)
+    return TextPart(
+        ids_bt=batch.ids_bs[rows, :width].contiguous(),
+        mask_bt=None if bool(mask_rs.all()) else mask_rs,
+        documents_bt=None,
+        real_n=(row_n[here_n] - rows.start) * width + column_n[here_n],
+        targets_n=batch.targets_n[here_n],
     )
