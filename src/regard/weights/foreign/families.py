@@ -8,15 +8,17 @@ from typing import Final
 from pydantic import ValidationError
 
 from regard.errors import CheckpointError
-from regard.weights.foreign import bart, bert, distilbert, gpt2, llama, marian, t5
+from regard.weights.foreign import bart, bert, distilbert, gpt2, llama, marian, marian_binary, t5
 from regard.weights.foreign.folder import ForeignFolder
+from regard.weights.foreign.marian_binary import is_marian_binary
 from regard.weights.foreign.model import ForeignModel
 
 _FAMILIES: Final[tuple[ModuleType, ...]] = (marian, gpt2, llama, bert, distilbert, t5, bart)
 _BY_TYPE: Final[Mapping[str, ModuleType]] = {
     name: family for family in _FAMILIES for name in family.MODEL_TYPES
 }
-FORMATS: Final = tuple(sorted(_BY_TYPE))
+_BINARY: Final = "marian-binary"
+FORMATS: Final = (*sorted(_BY_TYPE), _BINARY)
 
 
 def read(
@@ -33,6 +35,8 @@ def read(
         CheckpointError: it is missing, damaged, of no family that is known, or has settings
             that no model here can honour.
     """
+    if source_format == _BINARY or (source_format is None and is_marian_binary(Path(path))):
+        return marian_binary.read(Path(path))
     folder = ForeignFolder(Path(path), allow_pickle=allow_pickle)
     name = source_format or folder.keys().text("model_type", "")
     if name not in _BY_TYPE:

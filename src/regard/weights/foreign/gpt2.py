@@ -62,7 +62,7 @@ def settings(keys: Keys) -> tuple[DecoderConfig, int, tuple[str, ...]]:
         positions=LearnedConfig(max_positions=keys.whole("n_positions", 1024)),
         tied=keys.flag("tie_word_embeddings", True),
     )
-    notes = ()
+    notes: tuple[str, ...] = ()
     if embedding_dropout != dropout:
         notes = (f"embd_pdrop = {embedding_dropout} is resid_pdrop = {dropout} here",)
     return config, keys.whole("vocab_size", 50257), notes

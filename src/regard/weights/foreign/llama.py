@@ -340,15 +340,19 @@ def _qwen_window(config: DecoderConfig) -> dict[str, Any]:
 
 def _expressible(config: DecoderConfig, kind: str) -> list[tuple[bool, str]]:
     positions = config.positions
-    rotary = isinstance(positions, RotaryConfig)
-    whole = not rotary or positions.dim in (None, config.key_dim)
-    halves = not rotary or positions.layout == "halves"
+    rotary, dim, layout = True, config.key_dim, "halves"
+    match positions:
+        case RotaryConfig():
+            layout = positions.layout
+            dim = config.key_dim if positions.dim is None else positions.dim
+        case _:
+            rotary = False
     return [
         (isinstance(config.norm, RMSNormConfig), 'model.norm.kind = "layer"'),
         (config.norm_position == "pre", 'model.norm_position = "post"'),
         (rotary, f'model.positions.kind = "{positions.kind}"'),
-        (whole, f"model.positions.dim = {getattr(positions, 'dim', None)}"),
-        (halves, 'model.positions.layout = "interleaved"'),
+        (dim == config.key_dim, f"model.positions.dim = {dim}"),
+        (layout == "halves", 'model.positions.layout = "interleaved"'),
         (
             config.feed_forward in ("swiglu", "geglu", "geglu_tanh"),
             f'model.feed_forward = "{config.feed_forward}"',

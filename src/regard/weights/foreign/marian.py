@@ -186,7 +186,7 @@ def _sines_first(weights: dict[str, Tensor], width: int) -> dict[str, Tensor]:
 def _expressible(config: TransformerConfig) -> list[tuple[bool, str]]:
     positions, norm = config.positions, config.norm
     sinusoidal = isinstance(positions, SinusoidalConfig)
-    full = sinusoidal and positions.wavelengths != "paper"
+    full = isinstance(positions, SinusoidalConfig) and positions.wavelengths != "paper"
     return [
         (config.norm_position == "post", 'model.norm_position = "pre"'),
         (isinstance(norm, LayerNormConfig), 'model.norm.kind = "rms"'),

@@ -65,7 +65,7 @@ class Stacked:
 
     def send(self, whole: Tensor) -> list[Tensor]:
         """Cut apart."""
-        return [part.contiguous() for part in whole.split(self.sizes)]
+        return [part.contiguous() for part in torch.split(whole, list(self.sizes))]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def same(theirs: str, ours: str, kinds: Sequence[str] = _BOTH, how: How | None =
 
 def transposed(theirs: str, ours: str, kinds: Sequence[str] = _BOTH) -> list[Row]:
     """A part whose weight is transposed, and its bias."""
-    rows = {"weight": Transposed(), "bias": Copied()}
+    rows: dict[str, How] = {"weight": Transposed(), "bias": Copied()}
     return [Row((f"{theirs}.{kind}",), f"{ours}.{kind}", rows[kind]) for kind in kinds]
 
 
