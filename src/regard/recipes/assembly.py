@@ -7,6 +7,7 @@ from typing import assert_never
 from regard.models.count import total_parameters
 from regard.recipes.assembled import Assembly
 from regard.recipes.describe import parts_of
+from regard.recipes.labelled import assemble_labels
 from regard.recipes.pairs import assemble_pairs
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.texts import assemble_text
@@ -43,6 +44,10 @@ def assemble(
     match recipe:
         case Recipe():
             made = assemble_pairs(
+                recipe, folder, start=start, vocabularies=given, expected=expected, say=say
+            )
+        case EncoderRecipe() if recipe.classifies:
+            made = assemble_labels(
                 recipe, folder, start=start, vocabularies=given, expected=expected, say=say
             )
         case DecoderRecipe() | EncoderRecipe():

@@ -1,6 +1,7 @@
 """Training from a recipe into a run folder, and going on with one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
@@ -8,6 +9,8 @@ from regard.durations import duration
 from regard.errors import RunFolderError, command
 from regard.recipes.assembled import Assembly
 from regard.recipes.assembly import assemble
+from regard.recipes.finetune import planned
+from regard.recipes.labelled import LabelAssembly
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.summary import write_run_report
@@ -69,6 +72,35 @@ def train(
             result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
             reporter.say(_outcome(folder.path, recipe, result))
             return result
+
+
+def finetune(
+    recipe: EncoderRecipe,
+    out: str | Path,
+    *,
+    epochs: float | None = None,
+    reporter: Reporter | None = None,
+) -> TrainingResult:
+    """Train a classifier as a recipe of `classifier_recipe` says, into a new run folder.
+
+    Args:
+        recipe: what to train.
+        out: the run folder to make.
+        epochs: how often each text is seen; None for as many steps as the recipe says.
+        reporter: shows what happens; on stderr by default.
+
+    Raises:
+        As `train`.
+    """
+    reporter = reporter or make_reporter()
+    with Interrupts() as interrupts, RunFolder.create(out) as folder:
+        assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
+        if epochs is not None and isinstance(assembly, LabelAssembly):
+            batches = assembly.batches().count(0)
+            assembly = replace(assembly, recipe=planned(assembly.recipe, epochs, batches))
+        result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
+        reporter.say(_outcome(folder.path, assembly.recipe, result))
+        return result
 
 
 def resume(

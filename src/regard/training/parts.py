@@ -9,10 +9,11 @@ import torch
 from regard.nn.masks import padding_mask
 from regard.shapes import Tensor
 from regard.text.batches import Batch
+from regard.text.label_batches import LabelBatch
 from regard.text.masking import MaskedBatch
 from regard.text.windows import TextBatch
 
-AnyBatch = Batch | TextBatch | MaskedBatch
+AnyBatch = Batch | TextBatch | MaskedBatch | LabelBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +88,8 @@ def split_batch(batch: AnyBatch, parts: int) -> Sequence[Part]:
             return [_text_part(batch, rows) for rows in cuts]
         case MaskedBatch():
             return [_masked_part(batch, rows) for rows in cuts]
+        case LabelBatch():
+            return [_label_part(batch, rows) for rows in cuts]
         case _ as never:
             assert_never(never)
 
@@ -142,4 +145,15 @@ def _masked_part(batch: MaskedBatch, rows: slice) -> TextPart:
         documents_bt=None,
         real_n=(row_n[here_n] - rows.start) * width + column_n[here_n],
         targets_n=batch.targets_n[here_n],
+    )
+
+
+def _label_part(batch: LabelBatch, rows: slice) -> LabelPart:
+    lengths_r = batch.lengths_b[rows]
+    width = int(lengths_r.max())
+    mask_rs = padding_mask(lengths_r, width)
+    return LabelPart(
+        ids_bs=batch.ids_bs[rows, :width].contiguous(),
+        mask_bs=None if bool(mask_rs.all()) else mask_rs,
+        labels_b=batch.labels_b[rows],
     )
