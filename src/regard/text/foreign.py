@@ -75,6 +75,10 @@ class ForeignVocabulary:
             for token in ids
         ]
 
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """Return what each token is called in the file that it came in."""
+        return [self._text.name(token) for token in ids]
+
     def to_bytes(self) -> bytes:
         """Return the whole vocabulary, as `read_vocabulary` reads it."""
         return json.dumps(self._document, ensure_ascii=False).encode("utf-8")

@@ -14,7 +14,7 @@ from torch import nn
 import regard
 from regard.errors import CheckpointError, ModelError
 from regard.models.build import build_language_model, build_model
-from regard.models.config import DecoderConfig, TransformerConfig
+from regard.models.config import DecoderConfig, EncoderConfig, TransformerConfig
 from regard.nn.config import (
     AlibiConfig,
     LayerNormConfig,
@@ -29,8 +29,11 @@ from regard.nn.config import (
     YarnScalingConfig,
 )
 from regard.text.config import VocabularyConfig
+from regard.text.foreign import sentencepiece_vocabulary
 from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
-from regard.weights.foreign.ctranslate2 import export, vocabulary_tokens
+from regard.text.vocabulary import Vocabulary, never_generated, read_vocabulary
+from regard.weights.foreign.ctranslate2 import export
+from regard.weights.foreign.ctranslate2_vocabulary import vocabulary_tokens
 from regard.weights.foreign.model import OwnModel
 
 RUN = Path(__file__).parents[2] / "golden" / "run"
@@ -65,7 +68,7 @@ def ids(vocabulary: Tokenizer, *sizes: int) -> list[list[int]]:
 
 
 def own(
-    config: Any, model: nn.Module | None, source: Tokenizer, target: Tokenizer | None = None
+    config: Any, model: nn.Module | None, source: Vocabulary, target: Vocabulary | None = None
 ) -> OwnModel[Any]:
     weights = {} if model is None else model.state_dict()
     target = source if target is None else target
@@ -207,6 +210,40 @@ def test_a_random_model_with_norms_before_picks_the_same_tokens(
         assert each.hypotheses[0] == [names[token] for token in picked[1:] if token != EOS_ID]
 
 
+@torch.no_grad()
+def test_a_vocabulary_from_elsewhere_comes_along(library: Any, tmp_path: Path) -> None:
+    pieces = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    pieces.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "o gato dorme no tapete"] * 4),
+        model_prefix=str(tmp_path / "vocab"),
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    spm = (tmp_path / "vocab.model").read_bytes()
+    vocabulary = read_vocabulary(
+        sentencepiece_vocabulary(spm, pad=40, start=40, eos=2, prefix=(1,), size=41)
+    )
+    config = seq2seq()
+    model = shuffled(build_model(config, source_vocabulary=41, target_vocabulary=41, seed=1))
+    export(own(config, model, vocabulary), tmp_path / "out")
+    assert (tmp_path / "out" / "sentencepiece.model").read_bytes() == spm
+    told = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert (told["bos_token"], told["eos_token"], told["unk_token"]) == ("<s>", "</s>", "<unk>")
+    assert told["decoder_start_token"] == "#40"
+    peer = library.Translator(str(tmp_path / "out"), compute_type="float32", intra_threads=1)
+    cut = pieces.SentencePieceProcessor(model_proto=spm).encode("the cat sat 猫", out_type=str)
+    target = ["▁", "o", "猫"]
+    found = peer.score_batch([cut], [target])[0].log_probs
+    (source,) = vocabulary.encode_batch(["the cat sat 猫"])
+    ids = [vocabulary.names(range(41)).index(token) for token in target[:2]]
+    ids += [0, vocabulary.eos_id]
+    logits_tv = model(torch.tensor([[1, *source, 2]]), torch.tensor([[40, *ids[:-1]]]))[0]
+    logits_tv[:, [*never_generated(vocabulary)]] = -torch.inf
+    wanted = logits_tv.log_softmax(-1).gather(1, torch.tensor(ids)[:, None])
+    assert torch.allclose(torch.tensor(found), wanted[:, 0], rtol=0, atol=CLOSE)
+
+
 def test_two_vocabularies(library: Any, tmp_path: Path) -> None:
     source, target = (
         Tokenizer.train(iter([text]), VocabularyConfig(size=size))
@@ -252,6 +289,14 @@ def test_what_it_cannot_express_is_named(
         export(own(config, None, vocabulary), tmp_path / "out")
     assert str(caught.value) == f"CTranslate2 can't express {named}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_encoders_are_refused(vocabulary: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as caught:
+        export(own(EncoderConfig(), None, vocabulary), tmp_path / "out")
+    assert str(caught.value) == (
+        "for CTranslate2 regard writes translators and language models, and this is an encoder"
+    )
 
 
 def test_without_the_package(
