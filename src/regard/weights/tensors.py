@@ -14,6 +14,7 @@ from regard.shapes import Tensor
 from regard.weights.files import Bytes, blames
 
 _TIED: Final = "tied"
+_COMPILED: Final = "_orig_mod."
 _ALIGNMENT: Final = 8
 _DTYPES: Final = {
     torch.float64: "F64",
@@ -40,6 +41,7 @@ def tensor_chunks(
 
     Source: the safetensors format, https://github.com/huggingface/safetensors#format.
     """
+    tensors = {plain_name(name): tensor for name, tensor in tensors.items()}
     tied = tied_names(tensors)
     names = sorted(name for name in tensors if name not in tied)
     # Wide types first keep every tensor aligned to its type, which mapped reading relies on.
@@ -65,6 +67,11 @@ def tensor_chunks(
     yield struct.pack("<Q", len(head)) + head
     for name in names:
         yield _bytes_of(tensors[name])
+
+
+def plain_name(name: str) -> str:
+    """A weight's name without what `torch.compile` puts before those of a model it wraps."""
+    return name.replace(_COMPILED, "")
 
 
 def tied_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:

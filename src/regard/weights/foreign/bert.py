@@ -26,7 +26,12 @@ from regard.weights.foreign.table import (
     send,
     stacked,
 )
-from regard.weights.foreign.vocabulary import encoder_vocabulary
+from regard.weights.foreign.vocabulary import (
+    BERT_NAMES,
+    ROBERTA_NAMES,
+    Names,
+    encoder_vocabulary,
+)
 
 BERT: Final = ("bert",)
 ROBERTA: Final = ("roberta", "xlm-roberta", "camembert")
@@ -159,7 +164,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
             "cls.predictions.decoder.weight": WORDS,
             "cls.predictions.decoder.bias": "cls.predictions.bias",
         },
-        tokens=("[CLS]", "[SEP]", "[PAD]", "[MASK]"),
+        names=BERT_NAMES,
         notes=notes,
     )
 
@@ -191,7 +196,7 @@ def _read_roberta(folder: ForeignFolder) -> ForeignModel:
         classes,
         name="RoBERTa",
         copies={"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"},
-        tokens=("<s>", "</s>", "<pad>", "<mask>"),
+        names=ROBERTA_NAMES,
         notes=notes,
     )
 
@@ -206,7 +211,7 @@ def _finish(
     *,
     name: str,
     copies: dict[str, str],
-    tokens: tuple[str, str, str, str],
+    names: Names,
     notes: list[str],
 ) -> ForeignModel:
     brought = bring(
@@ -222,13 +227,11 @@ def _finish(
         # One kind of segment that adds nothing: as good as none, and how one without is written.
         config = config.model_copy(update={"token_types": 0})
         del brought["type_embedding.weight"]
-    begin, end, pad, mask = tokens
-    found = encoder_vocabulary(folder, vocabulary, begin=begin, end=end, pad=pad, mask=mask)
     return ForeignModel(
         family="encoder",
         config=config,
         weights=brought,
-        vocabularies=found,
+        vocabularies=encoder_vocabulary(folder, vocabulary, names),
         origin=f"{name} of {folder.where}",
         max_tokens=longest_text(folder, config.longest or 0),
         embedding=embedding_settings(folder),

@@ -10,7 +10,7 @@ from regard.weights.foreign.model import ForeignModel
 from regard.weights.foreign.parts import ACTIVATIONS, attention_sizes, wanted_weights
 from regard.weights.foreign.sentence import embedding_settings, longest_text
 from regard.weights.foreign.table import Row, bring, kinds, same, stacked
-from regard.weights.foreign.vocabulary import encoder_vocabulary
+from regard.weights.foreign.vocabulary import BERT_NAMES, encoder_vocabulary
 
 MODEL_TYPES: Final = ("distilbert",)
 # Its classifier has a ReLU where ours has a tanh.
@@ -106,14 +106,11 @@ def read(folder: ForeignFolder) -> ForeignModel:
         skipped=["embeddings.position_ids"],
         where=folder.where,
     )
-    found = encoder_vocabulary(
-        folder, vocabulary, begin="[CLS]", end="[SEP]", pad="[PAD]", mask="[MASK]"
-    )
     return ForeignModel(
         family="encoder",
         config=config,
         weights=brought,
-        vocabularies=found,
+        vocabularies=encoder_vocabulary(folder, vocabulary, BERT_NAMES),
         origin=f"DistilBERT of {folder.where}",
         max_tokens=longest_text(folder, config.longest or 0),
         embedding=embedding_settings(folder),

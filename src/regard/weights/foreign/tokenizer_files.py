@@ -61,12 +61,14 @@ def _library(
         content = _made_here(vocabulary, document, around)
     else:
         content = document["library"]
-    control = {
+    control: dict[str, int | None] = {
         "pad_token": vocabulary.pad_id,
         "bos_token": vocabulary.start_id,
         "eos_token": vocabulary.eos_id,
         "mask_token": vocabulary.mask_id,
     }
+    if vocabulary.mask_id is not None:
+        control |= {"cls_token": vocabulary.start_id, "sep_token": vocabulary.eos_id}
     names = {
         role: vocabulary.tokens([number])[0]
         for role, number in control.items()
@@ -76,13 +78,10 @@ def _library(
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_tokens + len(around[0]) + len(around[1]),
         "clean_up_tokenization_spaces": False,
-        # What is typed is text, a control token's name too.
-        "split_special_tokens": True,
+        # What is typed is text, a control token's name too; but a mask is typed to be filled in.
+        "split_special_tokens": vocabulary.mask_id is None,
         **names,
     }
-    if mask := names.get("mask_token"):  # but the mask must be typed to be filled in
-        settings["split_special_tokens"] = False
-        settings["mask_token"] = mask
     return {"tokenizer.json": _json(content), "tokenizer_config.json": _json(settings)}
 
 

@@ -14,6 +14,10 @@ _LIBRARY: Final = "tokenizer.json"
 
 Vocabularies = tuple[bytes, bytes | None]
 Control = Mapping[str, int | None]
+Names = Mapping[str, str]
+
+BERT_NAMES: Final[Names] = {"cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
+ROBERTA_NAMES: Final[Names] = {"cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
 
 
 def decoder_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
@@ -40,18 +44,23 @@ def seq2seq_control(folder: ForeignFolder) -> Control:
     return {"pad": pad, "start": start, "eos": _first(token(values, "eos_token_id"), 0)}
 
 
-def encoder_vocabulary(
-    folder: ForeignFolder, size: int, *, begin: str, end: str, pad: str, mask: str
-) -> Vocabularies | None:
-    """That of an encoder, whose control tokens are found by their text."""
+def encoder_vocabulary(folder: ForeignFolder, size: int, usual: Names) -> Vocabularies | None:
+    """That of an encoder, whose control tokens tokenizer_config.json names, or else are the usual.
+
+    Raises:
+        CheckpointError: it is damaged, lacks one of them, or has other ids than the model.
+    """
     path = folder.path / _LIBRARY
     if not path.exists():
         return None
-    ids = _ids(read_json(path))
-    if missing := [name for name in (begin, end, pad) if name not in ids]:
+    names = _names(folder, usual)
+    ids = _ids(read_json(path), str(path))
+    if missing := [names[role] for role in ("cls", "sep", "pad") if names[role] not in ids]:
         raise CheckpointError(f"it has no token {', '.join(missing)}", where=str(path))
-    control = {"pad": ids[pad], "start": ids[begin], "eos": ids[end], "mask": ids.get(mask)}
-    return one_vocabulary(folder, size, control, prefix=(ids[begin],), suffix=(ids[end],))
+    begin, end = ids[names["cls"]], ids[names["sep"]]
+    control = {"pad": ids[names["pad"]], "start": begin, "eos": end}
+    control |= {"mask": ids[names["mask"]]} if names["mask"] in ids else {}
+    return one_vocabulary(folder, size, control, prefix=(begin,), suffix=(end,))
 
 
 def one_vocabulary(
@@ -124,16 +133,29 @@ def _table(path: Path) -> dict[str, int]:
     return table
 
 
-def _ids(library: Mapping[str, Any]) -> dict[str, int]:
-    """Every token of a tokenizer.json with its id, as far as it can be understood."""
-    model, added = library.get("model"), library.get("added_tokens")
-    pieces = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(pieces, list):
-        pieces = {piece[0]: number for number, piece in enumerate(pieces)}
-    found = dict(pieces) if isinstance(pieces, dict) else {}
-    for item in added if isinstance(added, list) else []:
-        found[item["content"]] = item["id"]
-    return found
+def _names(folder: ForeignFolder, usual: Names) -> Names:
+    """What control tokens are called."""
+    path = folder.path / "tokenizer_config.json"
+    told = read_json(path) if path.exists() else {}
+    names = dict(usual)
+    for role in usual:
+        value = told.get(f"{role}_token")
+        value = value.get("content") if isinstance(value, dict) else value
+        if isinstance(value, str):
+            names[role] = value
+    return names
+
+
+def _ids(library: Mapping[str, Any], where: str) -> dict[str, int]:
+    """Every token of a tokenizer.json with its id."""
+    try:
+        pieces = library["model"]["vocab"]
+        if isinstance(pieces, list):
+            pieces = {piece[0]: number for number, piece in enumerate(pieces)}
+        added = {item["content"]: item["id"] for item in library.get("added_tokens") or []}
+        return {**pieces, **added}
+    except (KeyError, TypeError, IndexError):
+        raise CheckpointError("not a readable tokenizer", where=where) from None
 
 
 def _begin(folder: ForeignFolder, end: int) -> tuple[int, ...]:
