@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.recipes.recipe import Recipe
     from regard.recipes.run import train
     from regard.recipes.write import format_recipe
+    from regard.serving.encoder import Encoder, load_encoder
     from regard.serving.generator import Generator, load_language_model
     from regard.serving.translator import Translator, load
     from regard.text.tokenizer import Tokenizer
@@ -30,6 +31,7 @@ __version__ = VERSION
 __all__ = [
     "Continuation",
     "DecodingConfig",
+    "Encoder",
     "GenerationConfig",
     "Generator",
     "Recipe",
@@ -42,6 +44,7 @@ __all__ = [
     "__version__",
     "format_recipe",
     "load",
+    "load_encoder",
     "load_language_model",
     "load_recipe",
     "train",
@@ -50,6 +53,7 @@ __all__ = [
 _HOMES = {
     "Continuation": "regard.decoding.generate",
     "DecodingConfig": "regard.decoding.config",
+    "Encoder": "regard.serving.encoder",
     "GenerationConfig": "regard.decoding.generation",
     "Generator": "regard.serving.generator",
     "Recipe": "regard.recipes.recipe",
@@ -61,6 +65,7 @@ _HOMES = {
     "Translator": "regard.serving.translator",
     "format_recipe": "regard.recipes.write",
     "load": "regard.serving.translator",
+    "load_encoder": "regard.serving.encoder",
     "load_language_model": "regard.serving.generator",
     "load_recipe": "regard.recipes.load",
     "train": "regard.recipes.run",

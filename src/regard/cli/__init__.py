@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from cyclopts import App, Parameter
 
 import regard
+from regard.cli.encoding import classify, embed, fill
+from regard.cli.exchange import export, import_
 from regard.cli.generation import generate
 from regard.cli.inspection import doctor, info, list_recipes, show
-from regard.cli.training import average, demo, train
+from regard.cli.training import average, demo, finetune, train
 from regard.cli.translation import evaluate, score, translate
 from regard.exits import run_guarded
 
@@ -16,7 +18,8 @@ from regard.exits import run_guarded
 
 # Every command, in the order in which --help names them.
 COMMANDS: list[Callable[..., None]] = [
-    demo, train, translate, evaluate, score, generate, average, info, doctor,
+    demo, train, finetune, translate, evaluate, score, generate,
+    embed, classify, fill, average, import_, export, info, doctor,
 ]  # fmt: skip
 
 app = App(

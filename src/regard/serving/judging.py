@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from regard.decoding.score import PairScore
+from regard.evaluation.classes import confusion
+from regard.evaluation.figures import FIGURES
 from regard.evaluation.metrics import perplexity as perplexity_of
 from regard.serving.outputs import LineWriter
 from regard.serving.translator import Translator
@@ -88,6 +90,48 @@ def evaluate_and_write(
             f"warning: the perplexity leaves out {found.left_out:,} of {len(pairs):,} pairs, "
             f"with a side of more than {translator.trained_length} tokens, as training does"
         )
+
+
+def write_confusion(
+    names: Sequence[str],
+    right: Sequence[int],
+    given: Sequence[int],
+    writer: LineWriter,
+    *,
+    json: bool,
+) -> None:
+    """Write accuracy, macro F1, and how often a text of each label was given each.
+
+    Args:
+        names: the labels.
+        right: the number of each text's label among them.
+        given: the number of the label that it was given.
+    """
+    found = confusion(names, right, given)
+    if json:
+        figures = {
+            "accuracy": found.accuracy,
+            "macro_f1": found.macro_f1,
+            "texts": found.total,
+            "labels": list(names),
+            "confusion": [list(row) for row in found.counts],
+        }
+        writer.write(json_format.dumps(figures, ensure_ascii=False))
+        return
+    for key, value in (("accuracy", found.accuracy), ("f1", found.macro_f1)):
+        figure = FIGURES[key]
+        writer.write(f"{figure.name:10}  {figure.show(value):>7}  {figure.how}")
+    writer.write("")
+    writer.write(f"{found.total:,} texts; a line a right label, a column a label given")
+    table = [["", *names]]
+    table += [
+        [name, *(f"{count:,}" for count in row)]
+        for name, row in zip(names, found.counts, strict=True)
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for name, *cells in table:
+        columns = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        writer.write("  ".join([name.ljust(widths[0]), *columns]).rstrip())
 
 
 def _finite(value: float) -> float | None:

@@ -42,6 +42,19 @@ class LineWriter:
         with _blaming(self._name):
             self._stream.write(data)
 
+    def write_start(self, data: bytes) -> None:
+        """Write bytes over the first ones, once what follows is known.
+
+        Raises:
+            RegardError: as `write`; or it is a pipe, which has no way back.
+        """
+        with _blaming(self._name):
+            if not self._stream.seekable():
+                raise RegardError("wanted a file: its beginning is written last", where=self._name)
+            self._stream.seek(0)
+            self._stream.write(data)
+            self._stream.seek(0, os.SEEK_END)
+
     def flush(self) -> None:
         """Hand on what was written so far.
 

@@ -1,0 +1,103 @@
+"""The commands that use an encoder: embed, classify, fill."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+
+from regard.cli.options import FILES, File, Json, Threads
+
+_Input = Annotated[Path | None, Parameter(name="--input", group=FILES)]
+
+
+def embed(
+    run: Path,
+    /,
+    *,
+    out: Annotated[Path, Parameter(group=FILES)],
+    input_: _Input = None,
+    pooling: Literal["mean", "cls"] | None = None,
+    no_normalize: bool = False,
+    threads: Threads = None,
+) -> None:
+    """Make a vector of each line of standard input, and write them to a file.
+
+    N lines in, N vectors out, in order; a blank line has a vector too. A line of more tokens
+    than the model has positions is cut.
+
+    Args:
+        run: The run folder of an encoder.
+        out: Write here. NAME.npy: an array of float32; .jsonl: text and vector; .txt or .tsv:
+            numbers, a space or a tab between.
+        input_: Read from this file.
+        pooling: The mean over all tokens (mean), or the first token's vector (cls).
+        no_normalize: Leave vectors as long as they are, not of length 1.
+    """
+    from regard.serving import encoding
+
+    encoding.embed(
+        run,
+        out=out,
+        input=input_,
+        pooling=pooling,
+        normalize=False if no_normalize else None,
+        threads=threads,
+    )
+
+
+def classify(
+    run: Path,
+    /,
+    *,
+    input_: _Input = None,
+    output: File = None,
+    labels: File = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Print the label of each line of standard input, a tab, and its probability.
+
+    N lines in, N labels out, in order; a blank line has a label too. With --labels nothing is
+    read from standard input: it prints how well the labels of that file are found.
+
+    Args:
+        run: The run folder of a classifier: see regard finetune.
+        input_: Read from this file.
+        output: Write to this file.
+        labels: Texts with their labels, a line "label<TAB>text" each: print accuracy, macro F1
+            and how often each label is taken for each.
+    """
+    from regard.errors import RegardError
+    from regard.serving import encoding
+
+    if labels is None:
+        encoding.classify(run, input=input_, output=output, threads=threads, json=json)
+        return
+    for name, path in (("--input", input_), ("--output", output)):
+        if path is not None:
+            raise RegardError("cannot go with --labels", where=name, hint="Give one of the two.")
+    encoding.evaluate_classifier(run, labels=labels, threads=threads, json=json)
+
+
+def fill(
+    run: Path,
+    text: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    top: PositiveInt = 5,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Say what may stand at each [MASK] in a text, the likeliest first.
+
+    Prints a line for each: which mask it is, the text, and its probability, with tabs.
+
+    Args:
+        run: The run folder of an encoder.
+        text: For example "The [MASK] sat."
+        top: How many for each mask. Default: 5.
+    """
+    from regard.serving import encoding
+
+    encoding.fill(run, text, top=top, threads=threads, json=json)

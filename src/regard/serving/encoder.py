@@ -1,0 +1,264 @@
+"""An encoder as a Python object: `regard.load_encoder("runs/bert").embed(["The light is on."])`."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.decoding.encode import embed, framed_rows, label_shares, mask_shares
+from regard.errors import DataError, ModelError, RegardError, command
+from regard.models.encoder import Pooling, TextEncoder
+from regard.recipes.recipe import EncoderRecipe
+from regard.serving.opening import OpenedEncoder, find_device, open_encoder
+from regard.serving.strings import checked_strings
+from regard.serving.translator import RunPath
+from regard.text.vocabulary import Vocabulary, framed
+
+# What stands for a token to fill in; it means that in `fill` alone.
+MASK = "[MASK]"
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Label:
+    """The likeliest label of a text, its probability, and those of all labels."""
+
+    name: str
+    probability: float
+    probabilities: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What may stand at a masked place: its text, how likely it is, and the token's id."""
+
+    text: str
+    probability: float
+    token: int
+
+
+def load_encoder(path: RunPath, *, device: str = "auto", threads: int | None = None) -> "Encoder":
+    """Open the run of an encoder, to make vectors of texts, classify them, or fill gaps in them.
+
+    ```python
+    import regard
+
+    encoder = regard.load_encoder("runs/bert")
+    vectors = encoder.embed(["The light is on.", "It is bright."])
+    print(encoder.fill("The [MASK] sat.")[0][0].text)
+    ```
+
+    Args:
+        path: a run folder.
+        device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "cuda:1".
+        threads: CPU threads to use, in the whole process; None leaves torch's setting.
+
+    Raises:
+        RunFolderError: the folder is not there or damaged, or its parts do not belong together.
+        RecipeError: the run is of another family; says which command is for it.
+        RegardError: there is no such device.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return Encoder(open_encoder(path, find_device(device)))
+
+
+class Encoder:
+    """A trained encoder and all it takes to use it; made by `load_encoder`.
+
+    A text of more tokens than the model has positions is cut at its end. A blank text is a text
+    like any other: it gets a vector, and a label.
+    """
+
+    def __init__(self, run: OpenedEncoder) -> None:
+        self._run = run
+
+    @property
+    def model(self) -> TextEncoder:
+        """The model, a plain `torch.nn.Module`."""
+        return self._run.model
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the texts."""
+        return self._run.vocabulary
+
+    @property
+    def recipe(self) -> EncoderRecipe:
+        """What made the model."""
+        return self._run.recipe
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that it tells apart, in the order of the classes; none if it does not."""
+        return self.recipe.labels.names
+
+    def embed(
+        self,
+        lines: str | Iterable[str],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        first_line: int = 1,
+        warn: Warn | None = None,
+    ) -> NDArray[np.float32]:
+        """One vector for each text, in order, as an array N x d; a single string gives one of d.
+
+        Args:
+            lines: the texts.
+            pooling: "mean" over all tokens, those around the text counted, or "cls", the first
+                token's vector; left out, as the recipe's `embedding` says.
+            normalize: bring each to length 1; left out, as the recipe's `embedding` says.
+            first_line: the number of the first text, for warnings.
+            warn: is told of a text that is cut.
+
+        Raises:
+            DataError: a text can't be encoded in UTF-8, or is no string; says which.
+            RegardError: there is no such pooling.
+            ModelError: the model's output is NaN.
+        """
+        settings = self.recipe.embedding
+        pooling = settings.pooling if pooling is None else pooling
+        if pooling not in {"mean", "cls"}:
+            raise RegardError(f'expected "mean" or "cls", got {pooling!r}', where="pooling")
+        vectors_nd = embed(
+            self.model,
+            self._rows(lines, first_line, warn),
+            pooling=pooling,
+            normalize=settings.normalize if normalize is None else normalize,
+        )
+        array: NDArray[np.float32] = vectors_nd.float().numpy()
+        return array[0] if isinstance(lines, str) else array
+
+    # A str is a sequence of strings too, but nobody wants it labelled letter by letter.
+    @overload
+    def classify(  # type: ignore[overload-overlap]
+        self, lines: str, *, first_line: int = 1, warn: Warn | None = None
+    ) -> Label: ...
+
+    @overload
+    def classify(
+        self, lines: Iterable[str], *, first_line: int = 1, warn: Warn | None = None
+    ) -> list[Label]: ...
+
+    def classify(
+        self, lines: str | Iterable[str], *, first_line: int = 1, warn: Warn | None = None
+    ) -> Label | list[Label]:
+        """The label of each text, in order; a single string gives a single label.
+
+        Args:
+            lines: the texts.
+            first_line: the number of the first text, for warnings.
+            warn: is told of a text that is cut.
+
+        Raises:
+            ModelError: the run is no classifier, or the model's output is NaN.
+            DataError: a text can't be encoded in UTF-8, or is no string; says which.
+        """
+        self.require_labels()
+        found = [
+            Label(
+                self.labels[int(np.argmax(shares))],
+                max(shares),
+                dict(zip(self.labels, shares, strict=True)),
+            )
+            for shares in label_shares(self.model, self._rows(lines, first_line, warn)).tolist()
+        ]
+        return found[0] if isinstance(lines, str) else found
+
+    def fill(self, text: str, *, top: int = 5) -> list[list[Filling]]:
+        """The likeliest tokens for each `[MASK]` in a text, the likeliest first.
+
+        ```python
+        for filling in encoder.fill("The [MASK] is on.")[0]:
+            print(filling.text, filling.probability)
+        ```
+
+        Each mask stands for one token, with the space before it. Several are filled at once,
+        each as if the others stayed masked. Control tokens are left out.
+
+        Args:
+            text: holds `[MASK]` at least once.
+            top: how many for each.
+
+        Raises:
+            DataError: there is no mask in the text, or it can't be encoded in UTF-8.
+            ModelError: the text is longer than the model's positions, the run cannot fill masks,
+                or its output is NaN.
+            RegardError: `top` is less than 1.
+        """
+        if top < 1:
+            raise RegardError(f"expected at least 1, got {top}", where="top")
+        row, mask_id = self._masked(text)
+        control = torch.tensor(sorted(self.vocabulary.control_ids))
+        shares_nv = mask_shares(self.model, row, mask_id).index_fill(1, control, -1.0)
+        shares_nk, ids_nk = shares_nv.topk(min(top, shares_nv.shape[1]))
+        return [
+            [
+                Filling(self.vocabulary.decode([token]).strip(), share, token)
+                for share, token in zip(shares, ids, strict=True)
+                if share >= 0
+            ]
+            for shares, ids in zip(shares_nk.tolist(), ids_nk.tolist(), strict=True)
+        ]
+
+    def require_labels(self) -> None:
+        """Refuse to classify with a run that is no classifier.
+
+        Raises:
+            ModelError: it is none.
+        """
+        if not self.labels:
+            raise ModelError(
+                "the run tells no labels apart",
+                where=str(self._run.path),
+                hint=f"Make a classifier of it: "
+                f"{command('finetune', self._run.path, '--labels', 'train.tsv')}",
+            )
+
+    def _rows(
+        self, lines: str | Iterable[str], first_line: int, warn: Warn | None
+    ) -> list[list[int]]:
+        texts = checked_strings([lines] if isinstance(lines, str) else lines, "lines")
+        return framed_rows(
+            self.vocabulary,
+            texts,
+            longest=self.model.config.longest,
+            first_line=first_line,
+            warn=warn,
+        )
+
+    def _masked(self, text: str) -> tuple[list[int], int]:
+        """The ids of a text with masks in it, and the mask's."""
+        where, mask_id = str(self._run.path), self.vocabulary.mask_id
+        if mask_id is None:
+            raise ModelError(
+                "the vocabulary has no mask token, so nothing can be filled", where=where
+            )
+        if self.model.prediction is None:
+            raise ModelError(
+                "the model has no prediction head, so it cannot fill masks", where=where
+            )
+        [checked] = checked_strings([text], "text")
+        first, *others = checked.split(MASK)
+        if not others:
+            raise DataError(
+                f"there is no {MASK} in it", where="text", hint=f'As in "The {MASK} is on."'
+            )
+        # A mask stands for a token together with the space before it.
+        ids = self.vocabulary.encode(first.removesuffix(" "))
+        for place, part in enumerate(others, start=1):
+            more = part if place == len(others) else part.removesuffix(" ")
+            ids += [mask_id, *self.vocabulary.encode_more(more)]
+        row, longest = framed(self.vocabulary, ids), self.model.config.longest
+        if longest is not None and len(row) > longest:
+            raise ModelError(
+                f"the text has {len(row):,} tokens, and the model has {longest:,} positions",
+                where="text",
+                hint="Leave out what is far from the mask.",
+            )
+        return row, mask_id
