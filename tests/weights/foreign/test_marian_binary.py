@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from weights.foreign.marian_files import Written, file_bytes, floats, int8, text
 
+import regard
 from regard.decoding.config import DecodingConfig
 from regard.decoding.translate import translate
 from regard.errors import CheckpointError, RegardError
@@ -18,6 +19,7 @@ from regard.models.build import build_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.nn.config import LayerNormConfig, SinusoidalConfig
+from regard.recipes.bring import import_checkpoint
 from regard.text.vocabulary import Vocabulary, read_vocabulary
 from regard.weights.foreign.marian_binary import is_marian_binary, read
 
@@ -430,6 +432,15 @@ def test_portuguese_to_english_is_right(to_english: Real) -> None:
 
 def test_english_to_portuguese_is_right(to_portuguese: Real) -> None:
     assert to_portuguese.translate([*TO_PORTUGUESE]) == [*TO_PORTUGUESE.values()]
+
+
+def test_a_run_folder_of_it_translates_lines(to_english: Real, tmp_path: Path) -> None:
+    brought = import_checkpoint(to_english.path, tmp_path / "run")
+    assert brought.origin == "Marian binary model.pten.intgemm.alphas.bin"
+    lines = [*list(TO_ENGLISH)[:2], "", "</s>"]
+    found = regard.load(tmp_path / "run", device="cpu").translate(lines)
+    assert found[:3] == [*list(TO_ENGLISH.values())[:2], ""]
+    assert len(found) == 4
 
 
 def test_its_own_engine_says_the_same(to_english: Real, to_portuguese: Real) -> None:
