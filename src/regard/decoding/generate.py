@@ -202,7 +202,7 @@ def _chains(
                 _seed(ids, config.seed),
                 most,
                 vocabulary.eos_id,
-                TextStream(vocabulary, ids, config.stop),
+                TextStream(vocabulary, prompts[number], ids, config.stop),
             )
             for sample in range(config.samples)
         ]

@@ -18,16 +18,23 @@ class TextStream:
 
     Args:
         vocabulary: of the tokens.
-        before: the tokens of the prompt, which are not part of the text.
+        prompt: what stands before, which is not part of the text.
+        before: the tokens of the prompt.
         stop: the stop strings.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, before: Sequence[int], stop: Sequence[str] = ()
+        self,
+        vocabulary: Vocabulary,
+        prompt: str,
+        before: Sequence[int],
+        stop: Sequence[str] = (),
     ) -> None:
         self.stopped = False
         self._vocabulary = vocabulary
+        self._prompt = prompt
         self._ids = list(before)
+        self._given = len(before)
         # A token's text may depend on the one before it, so a window with both is decoded.
         self._window, self._read = 0, len(self._ids)
         self._stop = tuple(stop)
@@ -56,8 +63,12 @@ class TextStream:
 
     def _added(self) -> str:
         """The text of the tokens that are not read yet."""
+        decoded = self._vocabulary.decode(self._ids[self._window :])
+        # A vocabulary from elsewhere may drop what the prompt ends with, and say it later.
+        if self._read == self._given and decoded.startswith(self._prompt):
+            return decoded[len(self._prompt) :]
         former = self._vocabulary.decode(self._ids[self._window : self._read])
-        return self._vocabulary.decode(self._ids[self._window :])[len(former) :]
+        return decoded[len(former) :]
 
     def _take(self, added: str) -> str:
         if self.stopped:
