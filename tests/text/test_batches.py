@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from regard.text import batches as batches_module
 from regard.text.batches import Batch, Batches, cut, length_order
 from regard.text.config import DataConfig, VocabularyConfig
-from regard.text.corpus import PreparedData, prepare_corpus
-from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from regard.text.corpus import PreparedData, Tokenizers, prepare_corpus
+from regard.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 
 WORDS = ["light", "door", "lamp", "switch", "sensor", "window", "heater"]
 
@@ -217,3 +217,26 @@ def test_the_largest_batch_is_one_of_the_epoch_and_none_has_more_places(
     places = [batch.source_bs.numel() + batch.target_out_bt.numel() for batch in batches.epoch(0)]
     assert largest.source_bs.numel() + largest.target_out_bt.numel() == max(places)
     assert any(same(largest, batch) for batch in batches.epoch(0))
+
+
+def test_a_source_is_between_what_its_vocabulary_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("".join(f"{word}\t{word} x\n" for word in WORDS))
+    vocabulary = Tokenizer.train(iter(WORDS), VocabularyConfig(size=280), mask=True)
+    data = prepare_corpus(
+        DataConfig(tsv=(str(path),), valid_tsv=str(path)),
+        VocabularyConfig(),
+        tmp_path,
+        tokenizers=Tokenizers(vocabulary, vocabulary),
+        log=lambda _: None,
+    )
+    seen = 0
+    for batch in make(data, batch_tokens=20).epoch(0):
+        assert batch.source_bs.numel() <= 20
+        for row, pair in enumerate(batch.pairs_b.tolist()):
+            source = data.train.source.ids(pair).tolist()
+            assert batch.source_bs[row, : len(source) + 2].tolist() == [BOS_ID, *source, EOS_ID]
+            assert batch.source_lengths_b[row] == len(source) + 2
+            assert batch.target_in_bt[row, 0] == BOS_ID
+            seen += 1
+    assert seen == len(WORDS)

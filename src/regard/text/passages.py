@@ -107,7 +107,7 @@ def _survey_files(files: tuple[str, ...], share: float, log: Log) -> TextSurvey:
             continue
         first = number if first < 0 else first
         documents += 1
-        cut = max((1 - share) * total, bounds[0] + 1)
+        cut = max((1 - share) * total, bounds[0] + 1.0)
         cuts[path] = cut if share and bounds[1] >= cut else None
     _require_text(documents, files)
     return TextSurvey(files, "file", documents, empty, characters, first, share, cuts)
