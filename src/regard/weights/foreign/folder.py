@@ -17,6 +17,7 @@ from regard.weights.tensors import read_tensors
 CONFIG: Final = "config.json"
 _SAFE: Final = "model.safetensors"
 _PICKLED: Final = "pytorch_model.bin"
+_ENDINGS: Final = ("*.pt", "*.ckpt")
 _UNPICKLE: Final = (
     "Only torch's weights-only loader may open it, which runs no code of the file: "
     "say so with --allow-pickle."
@@ -67,15 +68,20 @@ class ForeignFolder:
         Raises:
             CheckpointError: there are none, or a file is missing, damaged or unsafe.
         """
-        found = [
-            name
-            for name in (_SAFE, f"{_SAFE}.index.json", _PICKLED, f"{_PICKLED}.index.json")
-            if (self.path / name).exists()
-        ]
+        names = (_SAFE, f"{_SAFE}.index.json", _PICKLED, f"{_PICKLED}.index.json")
+        found = [name for name in names if (self.path / name).exists()]
+        # What training programs leave: one file, by whatever name.
+        found = found or sorted(path.name for end in _ENDINGS for path in self.path.glob(end))
         if not found:
             raise CheckpointError(
                 f"the folder has no weights: wanted {_SAFE}, {_SAFE}.index.json or {_PICKLED}",
                 where=self.where,
+            )
+        if found[0] not in names and len(found) > 1:
+            raise CheckpointError(
+                f"the folder has several files of weights: {', '.join(found)}",
+                where=self.where,
+                hint="Leave the one to import.",
             )
         files = [self.path / found[0]]
         if found[0].endswith(".index.json"):
@@ -195,10 +201,13 @@ def read_weights(path: Path, *, allow_pickle: bool = False) -> dict[str, Tensor]
                 "its notes on tied weights are damaged", where=str(path)
             ) from None
     values = read_pickled(path, allow_pickle=allow_pickle)
-    for name in ("state_dict", "model"):
+    for name in ("state_dict", "model_state", "model"):
         inner = values.get(name)
         if isinstance(inner, dict) and inner and _is_weights(inner):
-            values = inner
+            head = values.get("generator")  # OpenNMT-py keeps it apart
+            apart = head if isinstance(head, dict) and _is_weights(head) else {}
+            values = {**inner, **{f"generator.{part}": weight for part, weight in apart.items()}}
+            break
     weights = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     if not weights or len(weights) != len(values):
         others = [str(name) for name in values if name not in weights]

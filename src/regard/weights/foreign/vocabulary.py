@@ -9,6 +9,7 @@ from regard.text.foreign import sentencepiece_vocabulary, tokenizers_vocabulary
 from regard.weights.files import read_file
 from regard.weights.foreign.folder import ForeignFolder, read_json
 from regard.weights.foreign.keys import token
+from regard.weights.layout import SOURCE_TOKENIZER, TARGET_TOKENIZER
 
 _LIBRARY: Final = "tokenizer.json"
 
@@ -44,6 +45,19 @@ def seq2seq_control(folder: ForeignFolder) -> Control:
     return {"pad": pad, "start": start, "eos": _first(token(values, "eos_token_id"), 0)}
 
 
+def either_vocabulary(folder: ForeignFolder, sizes: tuple[int, int]) -> Vocabularies | None:
+    """One vocabulary for both sides, or else tokenizer.source.json and tokenizer.target.json."""
+    if (folder.path / _LIBRARY).exists():
+        return seq2seq_vocabulary(folder, sizes[0])
+    control = seq2seq_control(folder)
+    suffix = (_first(control["eos"]),)
+    source, target = (
+        one_vocabulary(folder, size, control, suffix=suffix, file=file)
+        for size, file in zip(sizes, (SOURCE_TOKENIZER, TARGET_TOKENIZER), strict=True)
+    )
+    return None if source is None or target is None else (source[0], target[0])
+
+
 def encoder_vocabulary(folder: ForeignFolder, size: int, usual: Names) -> Vocabularies | None:
     """That of an encoder, whose control tokens tokenizer_config.json names, or else are the usual.
 
@@ -70,13 +84,14 @@ def one_vocabulary(
     *,
     prefix: tuple[int, ...] = (),
     suffix: tuple[int, ...] = (),
+    file: str = _LIBRARY,
 ) -> Vocabularies | None:
     """What tokenizer.json holds, with what our models need to know of it; None without one.
 
     Raises:
         CheckpointError: it is damaged, or has other ids than the model.
     """
-    path = folder.path / _LIBRARY
+    path = folder.path / file
     if not path.exists():
         return None
     try:
