@@ -150,7 +150,7 @@ def test_refuses_what_a_run_cannot_do(tmp_path: Path, run_path: Path) -> None:
         f'{run_path}: this is of the family "seq2seq", and one of "encoder" is wanted\n'
     )
     assert refusal(RecipeError, regard.load_language_model, run).endswith(
-        "see regard fill, classify and embed."
+        "regard.load_encoder in Python."
     )
 
 

@@ -206,5 +206,5 @@ def test_refuses_runs_of_other_families(command: Command, run_path: Path, tmp_pa
     for arguments in (["embed", run_path, "--out", out], ["classify", run_path]):
         done = command(*arguments, stdin=b"a\n")
         assert done.code == 2
-        assert "see regard translate" in done.err
+        assert "regard translate, or regard.load in Python" in done.err
     assert not out.exists()

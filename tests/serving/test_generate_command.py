@@ -140,10 +140,10 @@ def test_refuses_a_run_of_another_family_with_the_name_of_its_command(
 ) -> None:
     done = command("generate", run_path, "--prompt=the")
     assert done.code == 2
-    assert "see regard translate" in done.err
+    assert "regard translate, or regard.load in Python" in done.err
     done = command("translate", language_run, stdin=b"the\n")
     assert done.code == 2
-    assert "see regard generate" in done.err
+    assert "regard generate, or regard.load_language_model" in done.err
 
 
 def endless(language_run: Path) -> list[str]:

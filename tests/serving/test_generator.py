@@ -108,13 +108,13 @@ def test_refuses_runs_of_other_families_and_says_what_they_are_for(
         regard.load_language_model(run_path, device="cpu")
     assert str(caught.value) == (
         f'{run_path}: this is of the family "seq2seq", and one of "decoder" is wanted\n'
-        "  It translates: see regard translate."
+        "  It translates: regard translate, or regard.load in Python."
     )
     with pytest.raises(RecipeError) as caught:
         regard.load(language_run, device="cpu")
     assert str(caught.value) == (
         f'{language_run}: this is of the family "decoder", and one of "seq2seq" is wanted\n'
-        "  It goes on with a text: see regard generate."
+        "  It goes on with a text: regard generate, or regard.load_language_model in Python."
     )
 
 

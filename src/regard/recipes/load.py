@@ -30,9 +30,10 @@ OneRecipe = TypeVar("OneRecipe", Recipe, DecoderRecipe, EncoderRecipe)
 
 # What a recipe of another family is good for, in words.
 _USES = {
-    "seq2seq": "It translates: see regard translate.",
-    "decoder": "It goes on with a text: see regard generate.",
-    "encoder": "It fills, classifies and embeds: see regard fill, classify and embed.",
+    "seq2seq": "It translates: regard translate, or regard.load in Python.",
+    "decoder": "It goes on with a text: regard generate, or regard.load_language_model in Python.",
+    "encoder": "It embeds, classifies and fills: regard embed, classify and fill, "
+    "or regard.load_encoder in Python.",
 }
 
 # Names that stand for a preset.
