@@ -91,4 +91,5 @@ class Assembly(ABC):
             measure=hashlib.sha256(json.dumps(self.measured).encode()).hexdigest(),
             loss=self.loss,
             notes=model_notes(self.recipe, folder),
+            unit=self.recipe.unit.removeprefix("target "),
         )

@@ -48,7 +48,7 @@ def classifier_recipe(name_or_path: str | Path, overrides: Sequence[str]) -> Enc
     return load_recipe_of(EncoderRecipe, name_or_path, [*changes, *overrides])
 
 
-def planned(recipe: EncoderRecipe, epochs: float, batches: int) -> EncoderRecipe:
+def planned(recipe: EncoderRecipe, epochs: int | float, batches: int) -> EncoderRecipe:
     """The recipe with steps for so many epochs of so many batches, measured after each epoch."""
     steps = max(1, math.ceil(epochs * batches))
     schedule = recipe.training.schedule.model_copy(

@@ -45,6 +45,11 @@ class Recipe(Settings):
         """What a validation measures, and so what can be best."""
         return ("loss", "perplexity", "bleu", "chrf")
 
+    @property
+    def unit(self) -> str:
+        """What a loss is a mean over."""
+        return "target token"
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         if self.model.tying == "three_way" and not self.vocabulary.joint:
@@ -77,6 +82,11 @@ class DecoderRecipe(Settings):
     def measured(self) -> tuple[Metric, ...]:
         """What a validation measures, and so what can be best."""
         return ("loss", "perplexity")
+
+    @property
+    def unit(self) -> str:
+        """What a loss is a mean over."""
+        return "token"
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -128,6 +138,11 @@ class EncoderRecipe(Settings):
         if self.classifies:
             return ("loss", "accuracy", "f1")
         return ("loss", "perplexity", "accuracy")
+
+    @property
+    def unit(self) -> str:
+        """What a loss is a mean over."""
+        return "text" if self.classifies else "masked token"
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

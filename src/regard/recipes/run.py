@@ -78,7 +78,7 @@ def finetune(
     recipe: EncoderRecipe,
     out: str | Path,
     *,
-    epochs: float | None = None,
+    epochs: int | float | None = None,
     reporter: Reporter | None = None,
 ) -> TrainingResult:
     """Train a classifier as a recipe of `classifier_recipe` says, into a new run folder.

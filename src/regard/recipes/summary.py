@@ -36,7 +36,7 @@ def write_run_report(
         facts=_facts(recipe, records, sizes),
         recipe=format_recipe(recipe),
         commands=commands,
-        unit=_unit(recipe),
+        unit=recipe.unit,
     )
     write_report(folder.report_path, data)
 
@@ -78,12 +78,3 @@ def _vocabulary(recipe: AnyRecipe, sizes: tuple[int, int]) -> str:
     if recipe.vocabulary.joint:
         return f"{sizes[0]:,} entries, joint"
     return f"{sizes[0]:,} and {sizes[1]:,} entries"
-
-
-def _unit(recipe: AnyRecipe) -> str:
-    """What a loss is a mean over."""
-    if isinstance(recipe, Recipe):
-        return "target token"
-    if isinstance(recipe, EncoderRecipe):
-        return "text" if recipe.classifies else "masked token"
-    return "token"

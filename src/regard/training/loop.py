@@ -74,6 +74,7 @@ class Trainer:
         measure: names what `validate` measures; the best so far is forgotten when it changes.
         notes: kept with the model that is written.
         loss: the sums of losses of a part of a batch.
+        unit: what that loss is a mean over, in a word or two.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Trainer:
         measure: str = "",
         notes: Mapping[str, str] = MappingProxyType({}),
         loss: Loss = translation_loss,
+        unit: str = "token",
     ) -> None:
         self.device = choose_device(config.device)
         self.model = model.to(self.device)
@@ -104,6 +106,7 @@ class Trainer:
         self._interrupts = interrupts
         self._line = line
         self._loss = loss
+        self._unit = unit
         self._keeper = Keeper(folder, config, fingerprint, measure, self._reporter.say, notes)
         self._last_validation: Validation | None = None
 
@@ -363,6 +366,7 @@ class Trainer:
             max_steps=self._config.max_steps,
             epoch=position.epoch,
             seconds_left=self._seconds_left(),
+            unit=self._unit,
         )
         if not measured:
             return standing

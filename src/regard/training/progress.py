@@ -17,7 +17,10 @@ from regard.training.validation import Validation
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where training stands: losses in nats a target token, `None` before the first figure."""
+    """Where training stands: losses in nats a target, `None` before the first figure.
+
+    `unit` is what is counted and predicted: tokens, or texts with a label.
+    """
 
     step: int
     max_steps: int
@@ -27,6 +30,7 @@ class Standing:
     nll: float | None = None
     tokens_per_second: float | None = None
     learning_rate: float | None = None
+    unit: str = "token"
 
 
 @runtime_checkable
@@ -183,7 +187,7 @@ def figures(standing: Standing) -> str:
     if standing.nll is not None:
         parts.append(f"nll {standing.nll:.3f}")
     if standing.tokens_per_second is not None:
-        parts.append(f"{standing.tokens_per_second:,.0f} tokens/s")
+        parts.append(f"{standing.tokens_per_second:,.0f} {standing.unit}s/s")
     if standing.learning_rate is not None:
         parts.append(f"lr {standing.learning_rate:.2e}")
     left = left_text(standing)
