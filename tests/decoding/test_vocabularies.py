@@ -1,5 +1,6 @@
 """Control ids of any vocabulary in translation and scoring."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,14 @@ LINES = ["the lamp is on", "a door", "on on on"]
 
 def foreign(**control: Any) -> Vocabulary:
     tokenizer = Tokenizer.train(iter(LINES), VocabularyConfig(size=270))
-    return read_vocabulary(tokenizers_vocabulary(tokenizer.to_bytes(), **control))
+    content = json.loads(tokenizer.to_bytes())
+    content["decoder"] = {
+        "type": "ByteLevel",
+        "add_prefix_space": True,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    return read_vocabulary(tokenizers_vocabulary(json.dumps(content).encode(), **control))
 
 
 VOCABULARIES = {

@@ -199,6 +199,24 @@ def test_a_merge_to_a_control_token_is_never_made() -> None:
     assert vocabulary.decode(vocabulary.encode("see eee ee")) == "see eee ee"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_added_tokens_keep_their_ids_and_only_special_ones_are_control(kind: str) -> None:
+    library = tokenizers.Tokenizer.from_str(content(kind).decode())
+    size = library.get_vocab_size()
+    library.add_special_tokens(["<|end|>"])
+    library.add_tokens(["@@door@@"])
+    data = tokenizers_vocabulary(library.to_str().encode(), pad=0, start=1, eos=size)
+    vocabulary = read_vocabulary(data)
+    assert vocabulary.size == size + 2
+    assert size in vocabulary.control_ids
+    assert size + 1 not in vocabulary.control_ids
+    ids = vocabulary.encode("the <|end|> @@door@@")
+    assert size not in ids
+    assert ids[-1] == size + 1
+    assert vocabulary.pieces(ids)[-1].decode().strip() == "@@door@@"
+    assert vocabulary.tokens([size]) == ["<|end|>"]
+
+
 def refused(data: bytes, **control: Any) -> str:
     with pytest.raises(ModelError) as caught:
         tokenizers_vocabulary(data, **{**CONTROL, **control})

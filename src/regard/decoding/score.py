@@ -50,10 +50,7 @@ def score_pairs(
         ModelError: a line is longer than a table of learned positions.
     """
     sources = [
-        [
-            framed(tokenizer, ids)
-            for ids in tokenizer.encode_batch([source for source, _ in pairs])
-        ]
+        [framed(tokenizer, ids) for ids in tokenizer.encode_batch([source for source, _ in pairs])]
         for tokenizer in source_tokenizers
     ]
     targets = target_tokenizer.encode_batch([target for _, target in pairs])

@@ -94,9 +94,7 @@ def translate(
         for model in models:
             stack.enter_context(evaluating(model))
         for batch in token_batches(
-            [
-                max(map(len, _framed(source_tokenizers, piece)), default=0) for piece in pieces
-            ],
+            [max(map(len, _framed(source_tokenizers, piece)), default=0) for piece in pieces],
             batch_tokens=config.batch_tokens // width,
             batch_rows=_LOG_PROBS // (width * models[0].target_vocabulary),
         ):
