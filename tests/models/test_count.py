@@ -7,16 +7,22 @@ import pytest
 import torch
 
 from regard.errors import ModelError
-from regard.models.config import TransformerConfig
+from regard.models.config import DecoderConfig, EncoderConfig, TransformerConfig
 from regard.models.count import parameter_count, parameter_table
+from regard.models.decoder import LanguageModel
+from regard.models.encoder import TextEncoder
 from regard.models.transformer import Transformer
 from regard.nn.config import (
+    AlibiConfig,
     FeedForwardKind,
     LayerNormConfig,
     LearnedConfig,
+    NoPositionsConfig,
     NormConfig,
     PositionsConfig,
+    RelativeConfig,
     RMSNormConfig,
+    RotaryConfig,
     SinusoidalConfig,
 )
 
@@ -153,3 +159,64 @@ def test_one_matrix_for_two_vocabularies_of_different_sizes_is_refused() -> None
 def test_counting_needs_no_torch() -> None:
     program = "import sys, regard.models.count; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+SHAPE = {"d_model": 8, "num_heads": 4, "d_ff": 7}
+SWITCHES: list[dict[str, object]] = [
+    {},
+    {"num_kv_heads": 2, "d_k": 6, "d_v": 5},
+    {"attention_bias": False, "attention_output_bias": True},
+    {"attention_bias": False, "feed_forward_bias": False, "norm": RMSNormConfig()},
+    {"feed_forward": "geglu", "feed_forward_bias": True, "norm_position": "post"},
+    {"feed_forward": "swiglu", "norm_position": "pre"},
+    {"positions": NoPositionsConfig(), "embedding_norm": True},
+    {"positions": RotaryConfig(dim=2), "embedding_norm": False},
+    {"positions": AlibiConfig(), "norm_position": "pre"},
+    {"positions": RelativeConfig(buckets=8, max_distance=20)},
+    {"positions": LearnedConfig(max_positions=9), "norm": LayerNormConfig()},
+]
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+@pytest.mark.parametrize("own", [{}, {"tied": False}, {"output_bias": True}], ids=str)
+def test_every_language_model_has_as_many_parameters_as_counted(
+    switches: dict[str, object], own: dict[str, object]
+) -> None:
+    config = DecoderConfig(**{**SHAPE, "num_layers": 3, **switches, **own})
+    with torch.device("meta"):
+        model = LanguageModel(config, vocabulary=11)
+    assert parameter_count(config, 11) == sum(each.numel() for each in model.parameters())
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+@pytest.mark.parametrize(
+    "own", [{}, {"prediction_head": False}, {"pooler": True, "token_types": 2}], ids=str
+)
+@pytest.mark.parametrize("classes", [0, 5])
+def test_every_encoder_has_as_many_parameters_as_counted(
+    switches: dict[str, object], own: dict[str, object], classes: int
+) -> None:
+    config = EncoderConfig(**{**SHAPE, "num_layers": 3, **switches, **own})
+    with torch.device("meta"):
+        model = TextEncoder(config, vocabulary=11, classes=classes)
+    count = parameter_count(config, 11, classes=classes)
+    assert count == sum(each.numel() for each in model.parameters())
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+@pytest.mark.parametrize(
+    "own",
+    [{}, {"decoder_mixer": "ssru"}, {"output_bias": True, "output_scale": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("tying", ["three_way", "none"])
+def test_every_encoder_decoder_has_as_many_parameters_as_counted(
+    switches: dict[str, object], own: dict[str, object], tying: str
+) -> None:
+    layers = {"encoder_layers": 2, "decoder_layers": 3, "tying": tying}
+    config = TransformerConfig(**{**SHAPE, **layers, **switches, **own})
+    assert parameter_count(config, 11, 11) == built(config, 11, 11)
+
+
+def test_gpt2_has_the_published_count() -> None:
+    assert parameter_count(DecoderConfig(), 50_257) == 124_439_808
