@@ -44,6 +44,39 @@ def test_the_chunked_loss_and_its_gradients_equal_torchs_own(
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("chunk_rows", [1, 7, 512])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-10)])
+def test_a_bias_of_the_logits_and_its_gradient_are_those_of_the_plain_form(
+    dtype: torch.dtype, tolerance: float, chunk_rows: int, smoothing: float
+) -> None:
+    hidden_nd, weight_vd, targets_n = case(dtype)
+    bias_v = torch.linspace(-2, 2, len(weight_vd), dtype=dtype).requires_grad_()
+    inputs = (hidden_nd, weight_vd, bias_v)
+    sums = linear_cross_entropy(
+        hidden_nd, weight_vd, targets_n, smoothing, bias_v=bias_v, chunk_rows=chunk_rows
+    )
+    mine = torch.autograd.grad(sums.smoothed * 0.5, inputs)
+    logits_nv = hidden_nd @ weight_vd.t() + bias_v
+    plain = label_smoothed_cross_entropy(
+        logits_nv[None], targets_n[None], torch.ones_like(targets_n, dtype=torch.bool)[None],
+        smoothing,
+    )  # fmt: skip
+    close = {"rtol": 10 * tolerance, "atol": 10 * tolerance}
+    torch.testing.assert_close([sums.smoothed, sums.nll], [plain.smoothed, plain.nll], **close)
+    torch.testing.assert_close(mine, torch.autograd.grad(plain.smoothed * 0.5, inputs), **close)
+
+
+def test_a_bias_alone_may_be_trained() -> None:
+    hidden_nd, weight_vd, targets_n = case(torch.float64)
+    bias_v = torch.zeros(len(weight_vd), dtype=torch.float64).requires_grad_()
+    hidden_nd, weight_vd = hidden_nd.detach(), weight_vd.detach()
+    linear_cross_entropy(hidden_nd, weight_vd, targets_n, 0.0, bias_v=bias_v).smoothed.backward()
+    slope_nv = torch.softmax(hidden_nd @ weight_vd.t(), -1)
+    slope_nv -= functional.one_hot(targets_n, len(weight_vd))
+    torch.testing.assert_close(bias_v.grad, slope_nv.sum(0), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_the_plain_loss_counts_real_target_tokens_only(smoothing: float) -> None:
     generator = torch.Generator().manual_seed(5)
     logits_btv = torch.randn(3, 4, 9, generator=generator, dtype=torch.float64).requires_grad_()
