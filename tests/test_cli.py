@@ -15,6 +15,7 @@ import pytest
 import regard
 from regard.cli import COMMANDS, app, main
 from regard.decoding.config import DecodingConfig
+from regard.decoding.generation import GenerationConfig
 from regard.errors import Interrupted, RecipeError
 from regard.exits import run_guarded
 from regard.recipes.load import load_recipe, preset_names
@@ -42,7 +43,7 @@ def test_help_goes_to_stdout_and_names_every_command() -> None:
     done = run("--help")
     assert (done.returncode, done.stderr) == (0, "")
     commands = re.findall(r"^│ ([a-z]+) ", done.stdout, re.MULTILINE)
-    assert commands == [*(command.__name__ for command in COMMANDS), "recipe"]
+    assert commands == [*(command.__name__.rstrip("_") for command in COMMANDS), "recipe"]
 
 
 def test_no_torch_is_imported_for_help_and_recipes() -> None:
@@ -121,14 +122,15 @@ def test_doctor_says_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> 
 REFUSALS = {
     "trian": (
         'error: Unknown command "trian". Did you mean "train"? Available commands: '
-        "demo, train, translate, evaluate, score, average, info, doctor, ...\n"
+        "demo, train, finetune, translate, evaluate, score, generate, embed, ...\n"
     ),
     "train": 'error: Command "train" parameter RECIPE requires an argument.\n',
     "translate x --beam a": ('error: Invalid value for --beam: unable to convert "a" into int.\n'),
     "translate x --beem 4": "error: Unknown option: --beem. Did you mean --beam?\n",
     "recipe show bse": (
         "error: bse: no such recipe, file or run folder\n"
-        "  Did you mean base? Recipes: tiny, demo, small, base, big. "
+        "  Did you mean base? Recipes: tiny, demo, small, base, big, gpt-char, gpt-mini, "
+        "llama-mini, gpt2, bert-mini, bert-base. "
         "Or give a TOML file or a run folder.\n"
     ),
     "info base --set model.dropuot=0": (
@@ -334,9 +336,10 @@ def test_data_options_stand_for_data_keys(monkeypatch: pytest.MonkeyPatch) -> No
         ("tr", {"train", "translate"}),
         ("recipe s", {"show"}),
         ("translate --be", {"--beam"}),
-        ("train b", {"base", "big"}),
+        ("train b", {"base", "big", "bert-mini", "bert-base"}),
         ("train --set model.dr", {"model.dropout="}),
         ("translate --set decoding.be", {"decoding.beam="}),
+        ("generate --set ge", {f"generation.{key}=" for key in GenerationConfig.model_fields}),
         ("translate --set m", set()),
         ("evaluate --set da", set()),
         ("info runs/d", {"runs/demo/"}),

@@ -80,9 +80,17 @@ def test_a_mask_is_filled_as_one_token_of_the_text(encoder: Encoder) -> None:
     assert [each.probability for each in found] == pytest.approx(
         shares.topk(7).values.tolist(), rel=1e-4
     )
-    assert [each.text for each in found] == [
-        encoder.vocabulary.decode([each.token]).strip() for each in found
-    ]
+
+
+def test_every_filling_has_a_text_to_read(encoder: Encoder) -> None:
+    [found] = encoder.fill("the [MASK]", top=10_000)
+    texts = {each.token: each.text for each in found}
+    assert len(texts) == encoder.vocabulary.size - 4
+    [word] = encoder.vocabulary.encode("light")[-1:]
+    assert texts[word] == encoder.vocabulary.decode([word])
+    [space] = [token for token in texts if encoder.vocabulary.pieces([token]) == [b" "]]
+    [half] = [token for token in texts if encoder.vocabulary.pieces([token]) == [b"\xe2"]]
+    assert (texts[space], texts[half]) == ("▁", "\\xe2")
 
 
 @pytest.mark.parametrize(
@@ -109,11 +117,6 @@ def test_text_around_masks_is_cut_as_it_would_be_without(
     assert found_pieces == b"".join(pieces)
     marks = [token for token in rows[0] if token == encoder.vocabulary.mask_id]
     assert len(marks) == len(found)
-
-
-def test_more_than_all_tokens_are_all_but_control_tokens(encoder: Encoder) -> None:
-    [found] = encoder.fill("the [MASK]", top=10_000)
-    assert len(found) == encoder.vocabulary.size - 4
 
 
 def test_a_text_that_is_too_long_is_cut_with_a_warning(encoder: Encoder) -> None:

@@ -23,13 +23,12 @@ def embed(
 ) -> None:
     """Make a vector of each line of standard input, and write them to a file.
 
-    N lines in, N vectors out, in order; a blank line has a vector too. A line of more tokens
-    than the model has positions is cut.
+    N lines in, N vectors out, in order; a blank line has a vector too.
+    A line of more tokens than the model has positions is cut.
 
     Args:
         run: The run folder of an encoder.
-        out: Write here. NAME.npy: an array of float32; .jsonl: text and vector; .txt or .tsv:
-            numbers, a space or a tab between.
+        out: Write here: .npy an array of float32, .jsonl text and vector, .txt or .tsv numbers.
         input_: Read from this file.
         pooling: The mean over all tokens (mean), or the first token's vector (cls).
         no_normalize: Leave vectors as long as they are, not of length 1.
@@ -58,15 +57,14 @@ def classify(
 ) -> None:
     """Print the label of each line of standard input, a tab, and its probability.
 
-    N lines in, N labels out, in order; a blank line has a label too. With --labels nothing is
-    read from standard input: it prints how well the labels of that file are found.
+    N lines in, N labels out, in order; a blank line has a label too.
+    With --labels it prints how well the labels of that file are found instead.
 
     Args:
         run: The run folder of a classifier: see regard finetune.
         input_: Read from this file.
         output: Write to this file.
-        labels: Texts with their labels, a line "label<TAB>text" each: print accuracy, macro F1
-            and how often each label is taken for each.
+        labels: A file of labels, tabs and texts, to print accuracy, macro F1 and confusions of.
     """
     from regard.errors import RegardError
     from regard.serving import encoding

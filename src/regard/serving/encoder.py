@@ -34,7 +34,11 @@ class Label:
 
 @dataclass(frozen=True)
 class Filling:
-    """What may stand at a masked place: its text, how likely it is, and the token's id."""
+    """What may stand at a masked place: its text, how likely it is, and the token's id.
+
+    The text is without spaces around it; of a token that is but a space, or a part of a
+    character, it is what `Vocabulary.tokens` gives.
+    """
 
     text: str
     probability: float
@@ -199,7 +203,7 @@ class Encoder:
         shares_nk, ids_nk = shares_nv.topk(min(top, shares_nv.shape[1]))
         return [
             [
-                Filling(self.vocabulary.decode([token]).strip(), share, token)
+                Filling(self._shown(token), share, token)
                 for share, token in zip(shares, ids, strict=True)
                 if share >= 0
             ]
@@ -232,6 +236,11 @@ class Encoder:
             warn=warn,
         )
 
+    def _shown(self, token: int) -> str:
+        """The text of a token; as `tokens` shows it where it is no whole character."""
+        text = self.vocabulary.decode([token]).strip()
+        return self.vocabulary.tokens([token])[0] if "\ufffd" in text or not text else text
+
     def _masked(self, text: str) -> tuple[list[int], int]:
         """The ids of a text with masks in it, and the mask's."""
         where, mask_id = str(self._run.path), self.vocabulary.mask_id
@@ -240,8 +249,11 @@ class Encoder:
                 "the vocabulary has no mask token, so nothing can be filled", where=where
             )
         if self.model.prediction is None:
+            came_from = self.recipe.init
             raise ModelError(
-                "the model has no prediction head, so it cannot fill masks", where=where
+                "the model has no prediction head, so it cannot fill masks",
+                where=where,
+                hint=f"Use the run that it came from: {came_from}" if came_from else "",
             )
         [checked] = checked_strings([text], "text")
         first, *others = checked.split(MASK)
