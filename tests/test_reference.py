@@ -10,31 +10,33 @@ from pydantic import BaseModel
 from regard.cli import app, main
 from regard.recipes.keys import is_union, kinds, recipe_keys, table_of
 from regard.recipes.load import preset_names
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import FAMILIES, Family
 from regard.recipes.write import toml_value
 
 REFERENCE = (Path(__file__).parents[1] / "docs" / "reference.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| ", REFERENCE, re.MULTILINE))
 
 
-def defaults(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, object]]:
+def defaults(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Every key with its default; a key of several kinds once for each."""
-    for name, field in model.model_fields.items():
-        table = table_of(field)
-        if table is not None:
-            yield from defaults(table, f"{prefix}{name}.")
+    for name, field in type(table).model_fields.items():
+        value = getattr(table, name)
+        if table_of(field) is not None:
+            yield from defaults(value, f"{prefix}{name}.")
         elif is_union(field):
-            yield f"{prefix}{name}.kind", field.default.kind
-            for kind in kinds(field).values():
-                for key, value in defaults(kind, f"{prefix}{name}."):
-                    if not key.endswith(".kind"):
-                        yield key, value
+            yield f"{prefix}{name}.kind", value.kind
+            others = [kind() for kind in kinds(field).values() if not isinstance(value, kind)]
+            for each in (value, *others):
+                for key, default in defaults(each, f"{prefix}{name}."):
+                    if key != f"{prefix}{name}.kind":
+                        yield key, default
         else:
-            yield f"{prefix}{name}", field.default
+            yield f"{prefix}{name}", value
 
 
-def test_every_recipe_key_is_there_with_its_default() -> None:
-    for key, default in defaults(Recipe):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_recipe_key_is_there_with_its_default(family: Family) -> None:
+    for key, default in defaults(FAMILIES[family]()):
         wanted = "left out" if default is None else f"`{toml_value(default)}`"
         assert wanted in ROWS[key], key
 
