@@ -1,0 +1,84 @@
+"""Models of transformers go on here with the very text that they go on with there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+import transformers
+from serving.tiny_runs import TEXT
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+import regard
+from regard.recipes.bring import import_checkpoint
+
+SPECIAL = ["<pad>", "<s>", "</s>"]
+PROMPTS = ["the light", "turn off the light, please! Küche", "a", "das Licht ist an und"]
+
+
+def tokenizer() -> Any:
+    library = tokenizers.Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    library.train_from_iterator(
+        TEXT * 9,
+        trainers.BpeTrainer(
+            vocab_size=320, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=library, pad_token="<pad>")
+
+
+def made(family: str) -> Any:
+    """GPT-2 has no start token of its own; LLaMA begins every text with one."""
+    torch.manual_seed(3)
+    if family == "gpt2":
+        config: Any = transformers.GPT2Config(
+            vocab_size=330, n_positions=64, n_embd=16, n_layer=2, n_head=2,
+            bos_token_id=2, eos_token_id=2, pad_token_id=0,
+        )  # fmt: skip
+        model: Any = transformers.GPT2LMHeadModel(config)
+    else:
+        config = transformers.LlamaConfig(
+            vocab_size=320, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2,
+            bos_token_id=1, eos_token_id=2, pad_token_id=0,
+        )  # fmt: skip
+        model = transformers.LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+        # They may draw what is no text; here that is never drawn.
+        model.lm_head.weight[:2] = 0.0
+        model.lm_head.weight[320:] = 0.0
+    return model.eval()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("penalty", [1.0, 1.4])
+def test_greedy_text_is_that_of_transformers(family: str, penalty: float, tmp_path: Path) -> None:
+    theirs, words = made(family), tokenizer()
+    theirs.save_pretrained(tmp_path / family)
+    words.save_pretrained(tmp_path / family)
+    import_checkpoint(tmp_path / family, tmp_path / "run")
+    generator = regard.load_language_model(tmp_path / "run", device="cpu")
+    found = generator.continuations(
+        PROMPTS, temperature=0.0, repetition_penalty=penalty, max_tokens=15
+    )
+    wanted = []
+    for prompt in PROMPTS:
+        ids = [1] * (family == "llama") + words(prompt, add_special_tokens=False)["input_ids"]
+        given = torch.tensor([ids])
+        out = theirs.generate(
+            given,
+            attention_mask=torch.ones_like(given),
+            do_sample=False,
+            max_new_tokens=15,
+            repetition_penalty=penalty,
+        )[0, len(ids) :].tolist()
+        wanted.append(tuple(out[: out.index(2)] if 2 in out else out))
+    assert [samples[0].tokens for samples in found] == wanted
+    assert [samples[0].text for samples in found] == [words.decode(ids) for ids in wanted]
+    assert len({samples[0].text for samples in found}) > 2
