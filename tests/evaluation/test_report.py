@@ -184,3 +184,41 @@ def test_of_many_rows_a_spread_with_first_and_last_is_shown() -> None:
     assert (found[0], found[-1]) == (0, 99)
     assert found == sorted(set(found))
     assert spread(rows[:3], 8) == rows[:3]
+
+
+def test_a_classifiers_page_shows_what_was_taken_for_what() -> None:
+    figures = {"loss": 0.5, "accuracy": 0.75, "f1": 0.7}
+    confused = {"labels": ["yes", EVIL], "confusion": [[3, 1], [0, 0]]}
+    records = [
+        {"event": "valid", "step": 10, **figures, "accuracy": 0.5, "labels": [], "confusion": []},
+        {"event": "valid", "step": 20, **figures, **confused},
+    ]
+    page = render_report(ReportData(title="run", records=records, unit="text"))
+    assert "What it took for what" in page
+    assert "Right, validation text" in page
+    assert "75.0 %" in page
+    assert "best validation, step 20" in page
+    assert "per text" in page
+    cells = re.findall(r'<td class="number" style="[^"]*">(\d+)</td>', page)
+    assert cells == ["3", "1", "0", "0"]
+    assert EVIL not in page
+    assert "BLEU" not in page
+
+
+def test_a_language_models_page_shows_how_it_goes_on() -> None:
+    records = [
+        {
+            "event": "valid",
+            "step": step,
+            "loss": 4.0 / step,
+            "perplexity": 3.0,
+            "samples": [{"prompt": EVIL, "text": f"said at {step} {EVIL}"}],
+        }
+        for step in (1, 2)
+    ]
+    page = render_report(ReportData(title="run", records=records, unit="token"))
+    assert page.index("said at 2") < page.index("said at 1")
+    assert "<dt>Prompt</dt>" in page
+    assert "Reference" not in page
+    assert EVIL not in page
+    assert "2.000" in page
