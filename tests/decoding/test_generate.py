@@ -17,8 +17,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from regard.decoding.generate import Continuation, generate, penalised, prompt_ids, stream
+from regard.decoding.generate import Continuation, generate, prompt_ids, stream
 from regard.decoding.generation import GenerationConfig
+from regard.decoding.next_token import penalised
 from regard.errors import ModelError
 from regard.models.decoder import LanguageModel
 from regard.text.tokenizer import BOS_ID, EOS_ID

@@ -8,17 +8,17 @@ from typing import Literal
 import torch
 
 from regard.decoding.chain import Choice, most_likely
-from regard.decoding.constraints import check_finite
 from regard.decoding.generation import GenerationConfig
+from regard.decoding.next_token import NextToken, blocked
 from regard.decoding.padding import padded, token_batches
 from regard.decoding.sample import Sampler, chain_draws
-from regard.decoding.step import evaluating, full_precision
+from regard.decoding.step import evaluating
 from regard.decoding.text_stream import TextStream
 from regard.errors import ModelError
 from regard.models.decoder import LanguageModel
 from regard.nn.cache import Cache
-from regard.shapes import Bool, Float, Int, Tensor
-from regard.text.vocabulary import Vocabulary, never_generated
+from regard.shapes import Float, Tensor
+from regard.text.vocabulary import Vocabulary
 
 # Tokens whose keys and values are in memory at once, and logits.
 _CACHED = 2**16
@@ -237,7 +237,13 @@ def _follow(
     model's last position.
     """
     rows = list(chains)
-    next_token = _NextToken(model, vocabulary, chains, config)
+    device = model.output_weight.device
+    next_token = NextToken(
+        _choice(chains, config, device),
+        [chain.ids for chain in chains],
+        blocked(vocabulary, model.vocabulary).to(device),
+        penalty=config.repetition_penalty,
+    )
     cache, logits_rv = _read_prompts(model, chains)
     while True:
         token_r, log_prob_r = next_token(logits_rv)
@@ -275,54 +281,6 @@ def _read_prompts(
     return cache, logits_bv[rows_r]
 
 
-class _NextToken:
-    """Draws the next token of every row, or takes the likeliest, by the settings of a config."""
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        vocabulary: Vocabulary,
-        chains: Sequence[_Chain],
-        config: GenerationConfig,
-    ) -> None:
-        device = model.output_weight.device
-        self._length = 0
-        self._chain_r = torch.arange(len(chains), device=device)
-        self._blocked_v = blocked(vocabulary, model.vocabulary).to(device)
-        self._penalty = config.repetition_penalty
-        self._seen_rv: Tensor | None = None
-        if self._penalty != 1:
-            self._seen_rv = torch.zeros(
-                len(chains), model.vocabulary, dtype=torch.bool, device=device
-            )
-            for row, chain in enumerate(chains):
-                self._seen_rv[row, chain.ids] = True
-        self._choose = _choice(chains, config, device)
-
-    def __call__(
-        self, logits_rv: Float[Tensor, "r v"]
-    ) -> tuple[Int[Tensor, " r"], Float[Tensor, " r"]]:
-        """Give the tokens, and the log-probabilities that the model itself gives them."""
-        logits_rv = full_precision(logits_rv)
-        log_probs_rv = logits_rv.log_softmax(-1)
-        tempted_rv = log_probs_rv
-        if self._seen_rv is not None:
-            tempted_rv = penalised(logits_rv, self._seen_rv, self._penalty).log_softmax(-1)
-        tempted_rv = tempted_rv.masked_fill(self._blocked_v, -torch.inf)
-        value_r, token_r = self._choose(tempted_rv, self._chain_r, self._length)
-        check_finite(value_r)
-        self._length += 1
-        if self._seen_rv is not None:
-            self._seen_rv.scatter_(1, token_r[:, None], True)
-        return token_r, log_probs_rv.gather(1, token_r[:, None])[:, 0]
-
-    def select(self, rows_r: Int[Tensor, " r"]) -> None:
-        """Go on with these of the present rows, in this order."""
-        self._chain_r = self._chain_r[rows_r]
-        if self._seen_rv is not None:
-            self._seen_rv = self._seen_rv[rows_r]
-
-
 def _choice(chains: Sequence[_Chain], config: GenerationConfig, device: torch.device) -> Choice:
     if config.temperature == 0:
         return most_likely
@@ -335,22 +293,3 @@ def _choice(chains: Sequence[_Chain], config: GenerationConfig, device: torch.de
         top_p=config.top_p,
         min_p=config.min_p,
     )
-
-
-def penalised(
-    logits_rv: Float[Tensor, "r v"], seen_rv: Bool[Tensor, "r v"], penalty: float
-) -> Float[Tensor, "r v"]:
-    """Lower the logits of tokens that occur already: divided by `penalty`, or times it below 0.
-
-    Source: Keskar et al. 2019, arXiv:1909.05858, section 4.1, where all are divided, so that
-    one below 0 would be raised.
-    """
-    lowered_rv = torch.where(logits_rv < 0, logits_rv * penalty, logits_rv / penalty)
-    return torch.where(seen_rv, lowered_rv, logits_rv)
-
-
-def blocked(vocabulary: Vocabulary, size: int) -> Bool[Tensor, " v"]:
-    """Which of a model's `size` tokens are never drawn: control tokens, and rows of no token."""
-    blocked_v = torch.arange(size) >= vocabulary.size
-    blocked_v[list(never_generated(vocabulary))] = True
-    return blocked_v
