@@ -193,7 +193,7 @@ def test_refuses_labels_that_it_does_not_know(
 ) -> None:
     path = tmp_path / "test.tsv"
     for line, problem in (
-        ("taste\tsweet", 'the label "taste" is none of the run\'s: colour, number, place'),
+        ("taste\tsweet", "unknown label 'taste'\n  the labels are: colour, number, place"),
         ("colour", "wanted a tab between the label and the text, found none"),
     ):
         path.write_text(f"colour\tred\n{line}\n")

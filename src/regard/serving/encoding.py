@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from regard.errors import DataError, RegardError
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import EncoderRecipe
 from regard.serving.outputs import json_line, open_output, refuse_same_file
@@ -12,7 +11,6 @@ from regard.serving.vectors import open_vectors, require_ending
 from regard.serving.windows import Input, open_input
 from regard.signals import load_torch
 from regard.streams import say
-from regard.text.lines import read_lines
 from regard.weights.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -206,17 +204,12 @@ def _record(label: "Label") -> str:
 
 def _labelled(path: Path, names: Sequence[str]) -> list[tuple[int, str]]:
     """The texts of a file with the numbers of their labels."""
+    from regard.text.labels import read_labelled, unknown_label
+
+    numbers = {name: number for number, name in enumerate(names)}
     pairs = []
-    for number, line in enumerate(read_lines(path), start=1):
-        name, tab, text = line.partition("\t")
-        where = f"{path}, line {number}"
-        if not tab:
-            raise DataError("wanted a tab between the label and the text, found none", where=where)
-        if name not in names:
-            raise DataError(
-                f'the label "{name}" is none of the run\'s: {", ".join(names)}', where=where
-            )
-        pairs.append((names.index(name), text))
-    if not pairs:
-        raise RegardError("the file is empty", where=str(path))
+    for number, label, text in read_labelled(str(path)):
+        if label not in numbers:
+            raise unknown_label(label, names, f"{path}, line {number}")
+        pairs.append((numbers[label], text))
     return pairs

@@ -1,7 +1,7 @@
 """Text with labels: files of `label<TAB>text`, all of it checked first, and tokenised once."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -231,7 +231,7 @@ def _survey(config: LabelsConfig, log: Log) -> _Survey:
         before = texts
         for number, label, text in read_labelled(path):
             if config.names and label not in config.names:
-                raise _unknown(label, config.names, f"{path}, line {number}")
+                raise unknown_label(label, config.names, f"{path}, line {number}")
             labels[label] += 1
             if len(labels) > MOST_LABELS and not config.names:
                 raise DataError(
@@ -255,12 +255,13 @@ def _survey(config: LabelsConfig, log: Log) -> _Survey:
     if config.valid:
         for number, label, _ in read_labelled(config.valid):
             if label not in names:
-                raise _unknown(label, names, f"{config.valid}, line {number}")
+                raise unknown_label(label, names, f"{config.valid}, line {number}")
     log(f"labels: {', '.join(f'{name} ({labels[name]:,})' for name in names)}")
     return _Survey(names, share if held_out < texts else 0.0)
 
 
-def _unknown(label: str, names: tuple[str, ...], where: str) -> DataError:
+def unknown_label(label: str, names: Sequence[str], where: str) -> DataError:
+    """What to say of a label that is none of the names."""
     return DataError(
         f"unknown label {label!r}", where=where, hint=f"the labels are: {', '.join(names)}"
     )
