@@ -106,3 +106,10 @@ def test_rates_are_short() -> None:
         "6.99e-4",
         "1e0",
     ]
+
+
+def test_ticks_of_values_next_to_nothing_are_still_apart() -> None:
+    found = ticks(0.0, 3e-30)
+    assert found[0] == 0
+    assert found[-1] >= 3e-30
+    assert len(set(found)) == len(found)

@@ -1,4 +1,4 @@
-"""The commands that make a model: demo, train, finetune, average."""
+"""The commands that make a model: demo, train, finetune, average, merge."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,6 +48,8 @@ def train(
     set_: Set = (),
     resume: bool = False,
     init: Path | None = None,
+    init_encoder: Path | None = None,
+    init_decoder: Path | None = None,
     dry_run: bool = False,
 ) -> None:
     """Train a model as a recipe says.
@@ -70,6 +72,8 @@ def train(
         out: The run folder to write. Default: runs/ and the recipe's name.
         resume: Go on with the run folder given, exactly where it stopped.
         init: Start from this run folder's weights and vocabulary (fine-tuning).
+        init_encoder: Take the translator's encoder from this run of an encoder.
+        init_decoder: Take the translator's decoder from this run of a language model.
         dry_run: Try out every part for a moment, and predict memory and time.
     """
     from regard.recipes.load import load_recipe
@@ -84,9 +88,19 @@ def train(
         **{f"data.valid_{key}": path and str(path) for key, path in validation.items()},
     }
     _refuse_other_text(Path(recipe) if resume else recipe, data)
-    overrides = overrides_of(data, set_)
+    parts: dict[str, object] = {
+        "init_encoder": init_encoder and str(init_encoder),
+        "init_decoder": init_decoder and str(init_decoder),
+    }
+    overrides = overrides_of({**data, **parts}, set_)
     if resume:
-        _refuse_with_resume(out=out, init=init, dry_run=dry_run)
+        _refuse_with_resume(
+            out=out,
+            init=init,
+            init_encoder=init_encoder,
+            init_decoder=init_decoder,
+            dry_run=dry_run,
+        )
         load_torch()
         from regard.recipes.run import resume as resume_run
 
@@ -213,3 +227,19 @@ def average(
     from regard.serving import commands
 
     commands.average(run, last=last, steps=list(steps), out=out, undo=undo)
+
+
+def merge(run: Path, /, *, out: Path) -> None:
+    """Write a run that was adapted with lora.rank as one that needs no other run.
+
+    Args:
+        run: The run folder that was adapted.
+        out: The run folder to write.
+    """
+    from regard.signals import load_torch
+
+    load_torch()
+    from regard.recipes.merge import merge_run
+
+    merge_run(run, out)
+    print(f"{out}: {run} with all of its weights")

@@ -109,7 +109,8 @@ def ticks(low: int | float, high: int | float, about: int = 4) -> list[float]:
     step = next(unit * power for unit in (1, 2, 2.5, 5, 10) if unit * power >= rough * 0.999)
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
-    return [round(float(number * step), 12) for number in range(first, last + 1)]
+    digits = max(12, 2 - math.floor(math.log10(step)))
+    return [round(float(number * step), digits) for number in range(first, last + 1)]
 
 
 def short_count(number: int | float) -> str:

@@ -3,7 +3,7 @@
 from torch import nn
 
 from regard.errors import RecipeError
-from regard.nn.lora import adapt
+from regard.nn.lora import adapt, saved_name
 from regard.recipes.recipe import AnyRecipe
 from regard.weights.adapted import adapter_notes
 from regard.weights.run_folder import RunFolder
@@ -29,8 +29,9 @@ def prepare_adaptation(recipe: AnyRecipe, model: nn.Module) -> None:
     adapt(model, recipe.lora, seed=recipe.training.seed, trained=_NEW_PARTS)
 
 
-def model_notes(recipe: AnyRecipe, folder: RunFolder) -> dict[str, str]:
+def model_notes(recipe: AnyRecipe, model: nn.Module, folder: RunFolder) -> dict[str, str]:
     """What the model file must say of the weights that it does not hold."""
     if not recipe.lora.rank:
         return {}
-    return adapter_notes(RunFolder.open(recipe.init), folder.path, recipe.lora.alpha)
+    names = {saved_name(name) for name in model.state_dict()}
+    return adapter_notes(RunFolder.open(recipe.init), folder.path, recipe.lora.alpha, names)

@@ -90,6 +90,6 @@ class Assembly(ABC):
             fingerprint=self.fingerprint,
             measure=hashlib.sha256(json.dumps(self.measured).encode()).hexdigest(),
             loss=self.loss,
-            notes=model_notes(self.recipe, folder),
+            notes=model_notes(self.recipe, self.model, folder),
             unit=self.recipe.unit.removeprefix("target "),
         )

@@ -13,8 +13,9 @@ from regard.recipes.adapting import prepare_adaptation
 from regard.recipes.assembled import Assembly
 from regard.recipes.recipe import Recipe
 from regard.recipes.start import start_from, with_vocabulary_of
+from regard.recipes.transfer import parts_of_runs
 from regard.text.batches import Batches
-from regard.text.corpus import PreparedData, prepare_corpus
+from regard.text.corpus import GivenVocabularies, PreparedData, Tokenizers, prepare_corpus
 from regard.training.losses import translation_loss
 from regard.training.step import Loss
 from regard.training.validation import TranslationValidator
@@ -105,11 +106,17 @@ def assemble_pairs(
         )
     if start is not None:
         recipe = with_vocabulary_of(start, recipe)
+    given: Tokenizers | GivenVocabularies | None = None
+    if vocabularies is not None:
+        given = open_tokenizers(vocabularies)
+    parts = parts_of_runs(recipe) if given is None else None
+    if parts is not None:
+        recipe, given = parts.recipe, parts.vocabularies()
     data = prepare_corpus(
         recipe.data,
         recipe.vocabulary,
         folder,
-        tokenizers=open_tokenizers(vocabularies) if vocabularies is not None else None,
+        tokenizers=given,
         expected=expected,
         log=say,
     )
@@ -121,5 +128,7 @@ def assemble_pairs(
     )
     if start is not None:
         start_from(start, recipe, model)
+    if parts is not None:
+        parts.give(model, say)
     prepare_adaptation(recipe, model)
     return PairAssembly(recipe, model, data.tokenizers, data)

@@ -27,12 +27,15 @@ class Recipe(Settings):
     """A run of an encoder-decoder model: data, vocabulary, model, training, decoding.
 
     `init` names the run folder that the first weights and the vocabulary came from; where it is
-    empty, both are made anew.
+    empty, both are made anew. `init_encoder` and `init_decoder` name runs of an encoder and of a
+    language model that are the start of one part each; vocabulary and shape come from them.
     """
 
     description: str = ""
     family: Literal["seq2seq"] = "seq2seq"
     init: str = ""
+    init_encoder: str = ""
+    init_decoder: str = ""
     data: DataConfig = DataConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     model: TransformerConfig = TransformerConfig()
@@ -56,6 +59,11 @@ class Recipe(Settings):
             raise ValueError(
                 'model.tying = "three_way" needs vocabulary.joint = true; '
                 'for two vocabularies set model.tying to "two_way" or "none"'
+            )
+        if self.init and (self.init_encoder or self.init_decoder):
+            raise ValueError(
+                "init starts the whole model from a run, and init_encoder and init_decoder a part "
+                "of it each; give the one or the others"
             )
         _check_metric(self.training.best_metric, self.measured)
         _check_length(self.model, self.data.max_tokens, 1, "the end token")

@@ -13,6 +13,7 @@ from regard.recipes.finetune import planned
 from regard.recipes.labelled import LabelAssembly
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
+from regard.recipes.start import borrows
 from regard.recipes.summary import write_run_report
 from regard.recipes.trial import dry_run as try_recipe
 from regard.recipes.write import format_recipe
@@ -136,7 +137,7 @@ def resume(
             recipe,
             folder.path / PREPARED_TEXT,
             # A fine-tuned run has its vocabulary from elsewhere; it is its own by now.
-            vocabularies=folder if recipe.init and started else None,
+            vocabularies=folder if borrows(recipe) and started else None,
             expected=newest.state()["data"].split()[0] if newest else None,
             say=reporter.say,
         )

@@ -17,6 +17,13 @@ OneRecipe = TypeVar("OneRecipe", Recipe, DecoderRecipe, EncoderRecipe)
 _FREE = {"dropout", "attention_dropout", "activation_dropout", "prediction_head"}
 
 
+def borrows(recipe: AnyRecipe) -> bool:
+    """Whether the first weights and a vocabulary come from other runs."""
+    if isinstance(recipe, Recipe) and (recipe.init_encoder or recipe.init_decoder):
+        return True
+    return bool(recipe.init)
+
+
 def with_vocabulary_of(run: RunFolder, recipe: OneRecipe) -> OneRecipe:
     """The recipe with the vocabulary's settings of a run, so that it says what is used.
 

@@ -19,6 +19,7 @@ from regard.text.prepared import (
     is_current,
     read_index,
     settings_of,
+    sums,
     write_index,
 )
 from regard.text.survey import Log, Survey, is_empty, survey
@@ -43,6 +44,17 @@ class Tokenizers:
     def joint(self) -> bool:
         """Whether both sides share one vocabulary."""
         return self.source is self.target or self.source.to_bytes() == self.target.to_bytes()
+
+
+@dataclass(frozen=True)
+class GivenVocabularies:
+    """Vocabularies that come from elsewhere; a side of None gets one of its own.
+
+    Where the vocabulary is to be joint, one given serves both sides.
+    """
+
+    source: Vocabulary | None = None
+    target: Vocabulary | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ def prepare_corpus(
     vocabulary: VocabularyConfig,
     folder: Path,
     *,
-    tokenizers: Tokenizers | None = None,
+    tokenizers: Tokenizers | GivenVocabularies | None = None,
     expected: str | None = None,
     log: Log,
 ) -> PreparedData:
@@ -85,9 +97,9 @@ def prepare_corpus(
 
     Args:
         config: the files and the filters.
-        vocabulary: what to train; not looked at where tokenizers are given.
+        vocabulary: what to train; not looked at where both tokenizers are given.
         folder: where the arrays go; made if missing. Only one process may prepare at a time.
-        tokenizers: use these instead of training new ones (fine-tuning).
+        tokenizers: use these, on one side or both, instead of training new ones.
         expected: the fingerprint that the corpus must have; what is in `folder` is not replaced
             by another.
         log: is told, a line at a time, what was found, left out and made.
@@ -100,27 +112,50 @@ def prepare_corpus(
     names = [file.name for file in files]
     valid_file = validation_file(config)
     key = _key(config, files, valid_file)
-    trained = settings_of(None if tokenizers is not None else vocabulary)
-    given = None if tokenizers is None else (tokenizers.source, tokenizers.target)
+    source, target = _given(tokenizers, joint=vocabulary.joint)
+    given, trained = None, None
+    if source is not None and target is not None:
+        given = (source, target)
+    else:
+        came = {name: sums([side])[0] for name, side in _named(source, target).items()}
+        trained = {**(settings_of(vocabulary) or {}), **({"given": came} if came else {})}
     if is_current(folder / INDEX_FILE, key, trained, given):
         log(f"text: nothing changed, using what is prepared in {folder}")
         check_expected(folder / INDEX_FILE, expected, names)
         return _opened(folder, files)
     found = survey(files, config.valid_pairs if valid_file is None else 0, log)
     valid = None if valid_file is None else _read_validation(valid_file, log)
-    if tokenizers is None:
-        tokenizers = _train_tokenizers(files, found, vocabulary, log)
+    made = (
+        Tokenizers(*given)
+        if given is not None
+        else _train_tokenizers(files, found, vocabulary, source, target, log)
+    )
     partial = empty_partial(folder)
-    writer = CorpusWriter(partial, tokenizers.source.size, tokenizers.target.size)
+    writer = CorpusWriter(partial, made.source.size, made.target.size)
     fit = PairFilter(config, found if valid is None else None)
-    file_pairs = [_tokenise(file, tokenizers, fit, writer) for file in files]
+    file_pairs = [_tokenise(file, made, fit, writer) for file in files]
     writer.close()
     _report(fit, files, log)
     if valid is None:
         valid = _held_out_set(fit, found, files, log)
-    _write_index(partial, key, trained, tokenizers, valid, file_pairs, fit)
+    _write_index(partial, key, trained, made, valid, file_pairs, fit)
     install(partial / INDEX_FILE, folder, expected, names)
     return _opened(folder, files)
+
+
+def _given(
+    tokenizers: Tokenizers | GivenVocabularies | None, *, joint: bool
+) -> tuple[Vocabulary | None, Vocabulary | None]:
+    """Return the vocabulary that is given for each side."""
+    if tokenizers is None:
+        return None, None
+    source, target = tokenizers.source, tokenizers.target
+    return (source or target, target or source) if joint else (source, target)
+
+
+def _named(source: Vocabulary | None, target: Vocabulary | None) -> dict[str, Vocabulary]:
+    sides = {"source": source, "target": target}
+    return {name: side for name, side in sides.items() if side is not None}
 
 
 def _key(
@@ -167,7 +202,12 @@ def _read_validation(file: PairFile, log: Log) -> ValidationSet:
 
 
 def _train_tokenizers(
-    files: tuple[PairFile, ...], found: Survey, config: VocabularyConfig, log: Log
+    files: tuple[PairFile, ...],
+    found: Survey,
+    config: VocabularyConfig,
+    source: Vocabulary | None,
+    target: Vocabulary | None,
+    log: Log,
 ) -> Tokenizers:
     stride = max(1, -(-found.characters // SAMPLE_CHARACTERS))
     if stride > 1:
@@ -186,10 +226,12 @@ def _train_tokenizers(
         both = Tokenizer.train(sample((0, 1)), config)
         announce_vocabulary("both sides", both, config, log)
         return Tokenizers(both, both)
-    source = Tokenizer.train(sample((0,)), config)
-    announce_vocabulary("the source", source, config, log)
-    target = Tokenizer.train(sample((1,)), config)
-    announce_vocabulary("the target", target, config, log)
+    if source is None:
+        source = Tokenizer.train(sample((0,)), config)
+        announce_vocabulary("the source", source, config, log)
+    if target is None:
+        target = Tokenizer.train(sample((1,)), config)
+        announce_vocabulary("the target", target, config, log)
     return Tokenizers(source, target)
 
 

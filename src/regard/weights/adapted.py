@@ -1,7 +1,8 @@
 """Small model files: what low-rank adaptation trained, and the run that the rest is in."""
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,18 +17,27 @@ if TYPE_CHECKING:
 _BASE: Final = "lora_base"
 _SUM: Final = "lora_base_sha256"
 _ALPHA: Final = "lora_alpha"
+_WITHOUT: Final = "lora_without"
 
 
-def adapter_notes(base: "RunFolder", path: Path, alpha: float) -> dict[str, str]:
+def adapter_notes(
+    base: "RunFolder", path: Path, alpha: float, names: Collection[str]
+) -> dict[str, str]:
     """What a small model file must say of the run `base` that it adds to.
 
     Args:
         base: the run that the frozen weights are in.
         path: the folder of the run that the file is written to.
         alpha: the strength of the sums.
+        names: all weights of the adapted model, by their names in files; what else the base has
+            (another head, say) is no part of it.
     """
-    place = os.path.relpath(base.path.resolve(), path.resolve())
-    return {_BASE: place, _SUM: base.sha256(MODEL), _ALPHA: repr(alpha)}
+    return {
+        _BASE: os.path.relpath(base.path.resolve(), path.resolve()),
+        _SUM: base.sha256(MODEL),
+        _ALPHA: repr(alpha),
+        _WITHOUT: json.dumps(sorted(set(base.load_weights()) - set(names))),
+    }
 
 
 def is_adapter(notes: Mapping[str, str]) -> bool:
@@ -61,8 +71,10 @@ def complete(
             where=str(folder),
             hint="Bring its former model back. A run made with regard merge needs no other.",
         )
+    without = set(json.loads(notes[_WITHOUT]))
+    kept = {name: tensor for name, tensor in base.load_weights().items() if name not in without}
     try:
-        return merged_weights(base.load_weights(), tensors, float(notes[_ALPHA]))
+        return merged_weights(kept, tensors, float(notes[_ALPHA]))
     except (KeyError, RuntimeError) as error:
         raise RunFolderError(
             f"{MODEL} does not fit the run that it was adapted from, {where}: {error}",
