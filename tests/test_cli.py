@@ -19,7 +19,7 @@ from regard.decoding.generation import GenerationConfig
 from regard.errors import Interrupted, RecipeError
 from regard.exits import run_guarded
 from regard.recipes.load import load_recipe, preset_names
-from regard.recipes.recipe import Recipe
+from regard.recipes.recipe import AnyRecipe, Recipe
 
 
 def run(
@@ -139,6 +139,18 @@ REFUSALS = {
     "train base --source a.en": (
         "error: --set data.source: 1 source file(s) and 0 target file(s): "
         "each source file needs its target file, in the same order\n"
+    ),
+    "train gpt-char --text a.txt --source a.en": (
+        'error: --source: gpt-char is of the family "decoder", which has no use for it\n'
+        "  Give its text with --text FILE.\n"
+    ),
+    "train base --text a.txt": (
+        'error: --text: base is of the family "seq2seq", which has no use for it\n'
+        "  Give its text with --source FILE --target FILE.\n"
+    ),
+    "finetune gpt-char --labels a.tsv": (
+        'error: gpt-char: this is of the family "decoder", and one of "encoder" is wanted\n'
+        "  It goes on with a text: regard generate, or regard.load_language_model in Python.\n"
     ),
     "train runs/x --resume --out y": (
         "error: --out: cannot go with --resume\n"
@@ -328,6 +340,36 @@ def test_data_options_stand_for_data_keys(monkeypatch: pytest.MonkeyPatch) -> No
     assert (seen["out"], seen["dry_run"], seen["init"]) == (Path("runs/tiny"), True, None)
     assert main(["train", "runs/x", "--resume", "--set", "training.max_steps=9"]) == 0
     assert (seen["resumed"], seen["overrides"]) == (Path("runs/x"), ["training.max_steps=9"])
+
+
+def test_text_options_stand_for_the_keys_of_their_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    class Run:
+        @staticmethod
+        def train(recipe: AnyRecipe, out: Path, **options: Any) -> None:
+            seen.update(options, recipe=recipe, out=out)
+
+        @staticmethod
+        def finetune(recipe: AnyRecipe, out: Path, **options: Any) -> None:
+            seen.update(options, recipe=recipe, out=out)
+
+    monkeypatch.setitem(sys.modules, "regard.recipes.run", Run)
+    line = "train gpt --text a.txt b.txt --text c.txt --valid-text d.txt"
+    assert main(line.split()) == 0
+    assert seen["recipe"].data.text == ("a.txt", "b.txt", "c.txt")
+    assert seen["recipe"].data.valid_text == "d.txt"
+    assert seen["out"] == Path("runs/gpt")
+    line = "finetune bert --labels a.tsv b.tsv --valid-labels c.tsv --set training.seed=3"
+    assert main(line.split()) == 0
+    recipe = seen["recipe"]
+    assert (recipe.labels.train, recipe.labels.valid) == (("a.tsv", "b.tsv"), "c.tsv")
+    assert (recipe.init, recipe.training.seed, seen["epochs"]) == ("", 3, 4.0)
+    assert not recipe.model.prediction_head
+    assert seen["out"] == Path("runs/bert-labels")
+    assert main([*line.split(), "--set", "training.max_steps=5", "--out", "x"]) == 0
+    assert (seen["epochs"], seen["out"]) == (None, Path("x"))
+    assert seen["recipe"].training.max_steps == 5
 
 
 @pytest.mark.parametrize(

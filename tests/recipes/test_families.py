@@ -124,9 +124,9 @@ REFUSALS = {
         '--set training.best_metric: training.best_metric = "accuracy" is not measured here; '
         'choose "loss", "perplexity", "bleu" or "chrf"'
     ),
-    "gpt-mini data.max_tokens=257": (
-        "--set data.max_tokens: model.positions.max_positions = 256 is too few for "
-        "data.max_tokens = 257"
+    "gpt-mini data.max_tokens=513": (
+        "--set data.max_tokens: model.positions.max_positions = 512 is too few for "
+        "data.max_tokens = 513"
     ),
     "gpt-mini vocabulary.bpe_dropout=0.1": (
         "--set vocabulary.bpe_dropout: vocabulary.bpe_dropout = 0.1 is for recipes of "
