@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.errors import RecipeError, RegardError
+from regard.errors import DivergenceError, RecipeError, RegardError
 from regard.evaluation.records import of_event, read_metrics
 from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
@@ -252,6 +252,11 @@ REFUSALS = {
         "decoder", ["data.text=[]"],
         "data.text: there is no text to train on\n  Give it with --text FILE.",
     ),
+    "a vocabulary from elsewhere": (
+        "encoder", ["vocabulary.kind=foreign"],
+        "vocabulary.kind: a vocabulary from elsewhere can't be trained\n"
+        "  Start from the run that has it, with --init RUN, or choose another kind.",
+    ),
     "nothing to adapt": (
         "decoder", ["lora.rank=2"],
         "lora.rank: lora.rank = 2 adapts a model that is trained already\n"
@@ -305,3 +310,19 @@ def test_a_run_is_described_with_its_classes(
         held = RunFolder.open(tmp_path / family).load_weights()
         assert found["parameters"] == sum(weight.numel() for weight in held.values())
     assert isinstance(load_recipe(tmp_path / "decoder"), DecoderRecipe)
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder", "classifier"])
+def test_a_loss_that_is_not_finite_names_the_lines_of_its_batch(
+    family: str, recipe: Callable[..., AnyRecipe], text: Path, labels: Path, tmp_path: Path
+) -> None:
+    change = "training.schedule.learning_rate=1e30"
+    with pytest.raises(DivergenceError) as refused:
+        train(
+            recipe(family, change, "training.schedule.warmup_steps=0", "training.max_steps=9"),
+            tmp_path / "run",
+            reporter=Listener(),
+        )
+    file = labels if family == "classifier" else text
+    assert f"Its batch holds the lines {file}:" in str(refused.value)
+    assert "Try a lower learning rate" in str(refused.value)

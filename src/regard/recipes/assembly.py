@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
+from regard.errors import RecipeError
 from regard.models.count import total_parameters
 from regard.recipes.assembled import Assembly
 from regard.recipes.describe import parts_of
@@ -40,6 +41,12 @@ def assemble(
     wanted = recipe.init and (vocabularies is None or recipe.lora.rank)
     start = RunFolder.open(recipe.init) if wanted else None
     given = vocabularies or start
+    if recipe.vocabulary.kind == "foreign" and given is None:
+        raise RecipeError(
+            "a vocabulary from elsewhere can't be trained",
+            where="vocabulary.kind",
+            hint="Start from the run that has it, with --init RUN, or choose another kind.",
+        )
     made: Assembly
     match recipe:
         case Recipe():
