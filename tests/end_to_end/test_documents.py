@@ -1,6 +1,8 @@
 """The examples of README and docs run as they are printed."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +41,37 @@ def test_the_python_examples_run(document: str, trained: Trained, tmp_path: Path
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/architecture.md"])
+@pytest.mark.parametrize("document", ["docs/language-models.md", "docs/encoders.md"])
+def test_the_page_of_a_family_runs_from_top_to_bottom(document: str, tmp_path: Path) -> None:
+    """Its shell and Python examples, in their order, in a folder with the project's texts."""
+    shutil.copy(ROOT / "README.md", tmp_path)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, what in (("regard", " -m regard"), ("python", "")):
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{what} "$@"\n')
+        (commands / name).chmod(0o755)
+    text = (ROOT / document).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(sh|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert {kind for kind, _ in blocks} == {"sh", "python"}
+    script = ["set -eu"]
+    for kind, block in blocks:
+        script.append(block if kind == "sh" else f"python - <<'END'\n{block}END")
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)],
+        cwd=tmp_path,
+        env=environment() | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", PAGES)
 def test_every_link_to_a_file_leads_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#:]+)\)", text):

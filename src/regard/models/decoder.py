@@ -21,6 +21,7 @@ from regard.nn.masks import (
     window_mask,
 )
 from regard.nn.norms import build_norm
+from regard.nn.positions import LearnedPositions
 from regard.shapes import Bool, Float, Int, Tensor
 
 _STD = 0.02
@@ -89,8 +90,8 @@ class LanguageModel(nn.Module):
 
     def _initialise(self) -> None:
         """Small tables, and residual branches that start small together, as GPT-2's."""
-        for table in (self.embedding, self.projection):
-            if table is not None:
+        for table in (self.embedding, self.projection, self.positions):
+            if isinstance(table, nn.Embedding | nn.Linear | LearnedPositions):
                 nn.init.normal_(table.weight, std=_STD)
         share = (2 * self.config.num_layers) ** -0.5
         with torch.no_grad():
