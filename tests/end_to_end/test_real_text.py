@@ -50,7 +50,7 @@ def test_a_part_of_the_shipped_corpus_falls_below_a_known_perplexity(
     result = regard.train(recipe, "run", reporter=SilentReporter())
     assert result is not None
     assert result.validation is not None
-    assert result.validation.perplexity < PERPLEXITY
+    assert result.validation.value("perplexity") < PERPLEXITY
     # It isn't only German that was learned: the right source helps.
     pairs = [(source, target) for source, target in (line.split("\t") for line in chosen[::11])]
     others = [source for source, _ in pairs[1:] + pairs[:1]]
@@ -59,5 +59,5 @@ def test_a_part_of_the_shipped_corpus_falls_below_a_known_perplexity(
     wrong = perplexity(
         translator.score(list(zip(others, (target for _, target in pairs), strict=True)))
     )
-    assert right == pytest.approx(result.validation.perplexity, rel=1e-4)
+    assert right == pytest.approx(result.validation.value("perplexity"), rel=1e-4)
     assert wrong > 1.05 * right

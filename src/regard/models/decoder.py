@@ -140,7 +140,7 @@ class LanguageModel(nn.Module):
             mask = mask & mask_bt[:, None, None]
         if documents_bt is not None:
             mask = mask & document_mask(documents_bt)
-        return self._run(x, mask, places(self.positions, positions, positions))
+        return self._run(x, mask, positions, positions)
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
         """The logits of hidden states."""
@@ -181,7 +181,7 @@ class LanguageModel(nn.Module):
         if held_rk is not None:
             held = held_rk[:, None, None]
             mask = held if mask is None else mask & held
-        x = self._run(x, mask, places(self.positions, positions, all_positions), cache)
+        x = self._run(x, mask, positions, all_positions, cache)
         cache.advance(added, held_rk)
         return x
 
@@ -199,23 +199,27 @@ class LanguageModel(nn.Module):
         return y
 
     def _run(
-        self, x: Tensor, mask: Tensor | None, here: Places, cache: Cache | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        query_bq: Tensor,
+        key_bk: Tensor,
+        cache: Cache | None = None,
     ) -> Tensor:
-        near = self._near(x.shape[1], 0 if cache is None else cache.length, mask, x.device)
+        here = places(self.positions, query_bq, key_bk)
+        near = self._near(mask, query_bq, key_bk)
         for number, layer in enumerate(self._layers()):
             seen = near if number >= self.config.window_from else mask
             past = None if cache is None else cast(PastKeysValues, cache.pasts[number])
             x = layer(x, seen, here, past=past)
         return x if self.norm is None else self.norm(x)
 
-    def _near(
-        self, added: int, before: int, mask: Tensor | None, device: torch.device
-    ) -> Tensor | None:
+    def _near(self, mask: Tensor | None, query_bq: Tensor, key_bk: Tensor) -> Tensor | None:
         """The mask of layers that look back no farther than the window."""
-        size = before + added
-        if not self.config.window or size <= self.config.window:
+        window = self.config.window
+        if not window or key_bk.shape[1] <= window:
             return mask
-        near = window_mask(added, size, self.config.window, device=device)[None, None]
+        near = window_mask(query_bq, key_bk, window)
         return near if mask is None else mask & near
 
     def _layers(self) -> Iterator[LanguageModelLayer]:

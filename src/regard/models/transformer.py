@@ -195,7 +195,13 @@ class Transformer(nn.Module):
         source_mask_bs: Bool[Tensor, "b s"] | None = None,
         target_mask_bt: Bool[Tensor, "b t"] | None = None,
     ) -> Float[Tensor, "b t v"]:
-        """Logits of each next target token, given the source and the target up to there."""
+        """Logits of each next target token, given the source and the target up to there.
+
+        Raises:
+            ModelError: a position lies past a learned table.
+        """
+        positions = positions_of(target_bt, target_mask_bt)
+        self.target_positions.check(positions, target_bt.shape[1])  # before all computation
         memory_bsd = self.encode(source_bs, source_mask_bs)
         return self.project(self.decode(target_bt, memory_bsd, source_mask_bs, target_mask_bt))
 

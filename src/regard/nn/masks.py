@@ -23,14 +23,13 @@ def causal_mask(
 
 
 def window_mask(
-    query_length: int, key_length: int, window: int, *, device: torch.device | None = None
-) -> Bool[Tensor, "q k"]:
-    """True where a key is one of the `window` last ones up to the query's own, aligned as above.
+    query_bq: Int[Tensor, "b q"], key_bk: Int[Tensor, "b k"], window: int
+) -> Bool[Tensor, "b 1 q k"]:
+    """True where a key's position is one of the `window` last ones up to the query's own.
 
     Says nothing of keys after the query: join it with a causal mask.
     """
-    ones_qk = torch.ones(query_length, key_length, dtype=torch.bool, device=device)
-    return ones_qk.triu(key_length - query_length - window + 1)
+    return (query_bq[:, :, None] - key_bk[:, None, :] < window)[:, None]
 
 
 def document_mask(documents_bt: Int[Tensor, "b t"]) -> Bool[Tensor, "b 1 t t"]:

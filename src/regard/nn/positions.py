@@ -31,6 +31,13 @@ class Positions(nn.Module):
     By itself it is the scheme that tells nothing.
     """
 
+    def check(self, positions: Int[Tensor, "#b t"], size: int) -> None:
+        """Refuse what the scheme has no answer for; all `positions` are below `size`.
+
+        Raises:
+            ModelError: a position lies past a learned table.
+        """
+
     def vectors(self, positions: Int[Tensor, "#b t"], size: int) -> Float[Tensor, "#b t d"] | None:
         """What to add to the embeddings; all `positions` are below `size`.
 
@@ -113,11 +120,11 @@ class LearnedPositions(Positions):
         self.weight = nn.Parameter(torch.empty(max_positions, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
-    def vectors(self, positions: Int[Tensor, "#b t"], size: int) -> Float[Tensor, "#b t d"]:
-        """The vectors of `positions`, all of which are below `size`.
+    def check(self, positions: Int[Tensor, "#b t"], size: int) -> None:
+        """Refuse a position past the table.
 
         Raises:
-            ModelError: a position lies past the table.
+            ModelError: there is one.
         """
         if size > self.max_positions:  # padding may account for it, so look closer
             longest = int(positions.max()) + 1
@@ -128,6 +135,14 @@ class LearnedPositions(Positions):
                     hint="split the text, or train with a larger model.positions.max_positions "
                     "or with sinusoidal positions",
                 )
+
+    def vectors(self, positions: Int[Tensor, "#b t"], size: int) -> Float[Tensor, "#b t d"]:
+        """The vectors of `positions`, all of which are below `size`.
+
+        Raises:
+            ModelError: a position lies past the table.
+        """
+        self.check(positions, size)
         return functional.embedding(positions, self.weight)
 
 
@@ -151,15 +166,17 @@ class AlibiPositions(Positions):
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
-        self.slopes: Tensor
-        self.register_buffer("slopes", alibi_slopes(num_heads), persistent=False)
+        # Not a buffer, lest a model made bfloat16 round it.
+        self._slopes_h = alibi_slopes(num_heads)
 
     def bias(
         self, query_bq: Int[Tensor, "#b q"], key_bk: Int[Tensor, "#b k"]
     ) -> Float[Tensor, "#b h q k"]:
         """Minus the slope times the distance, whichever side the key is on."""
+        if self._slopes_h.device != query_bq.device:
+            self._slopes_h = self._slopes_h.to(query_bq.device)
         distance_bqk = (query_bq[:, :, None] - key_bk[:, None, :]).abs()
-        return -self.slopes[:, None, None] * distance_bqk[:, None]
+        return -self._slopes_h[:, None, None] * distance_bqk[:, None]
 
 
 def alibi_slopes(num_heads: int) -> Float[Tensor, " h"]:
