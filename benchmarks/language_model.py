@@ -11,9 +11,11 @@ the package where no text is given.
 
 The two take turns, a slice of steps each, on the same windows of text. Each is trained for the
 minutes asked for, counted by its own clock, with the recipe's optimizer and schedule planned to
-end then. The plain loop is `torch.nn.TransformerEncoder` with a causal mask, embeddings, a tied
-projection, `cross_entropy` over all logits and AdamW, in float32 or under bfloat16 autocast,
-whichever is faster here. What is printed at the end is tokens a second (medians over slices) and
+end then. The plain loop is `torch.nn.TransformerEncoder` with a causal mask, learned positions, a
+tied projection, `cross_entropy` over all logits and AdamW, in float32 or under bfloat16 autocast,
+whichever is faster here. It has the recipe's depth, widths, heads and activation; torch's layer has
+no rotary positions, so where the recipe has them, `--set model.positions.kind=learned` makes the
+two alike. What is printed at the end is tokens a second (medians over slices) and
 the loss in nats a token on the validation text.
 """
 
@@ -119,8 +121,8 @@ class Plain(nn.Module):
         config, optimizer = recipe.model, recipe.training.optimizer
         self.name = f"plain PyTorch, {'bfloat16' if narrow else 'float32'}"
         layer = nn.TransformerEncoderLayer(
-            config.d_model, config.num_heads, config.d_ff, config.dropout, "gelu",
-            batch_first=True, norm_first=True,
+            config.d_model, config.num_heads, config.d_ff, config.dropout,
+            lambda x: functional.gelu(x, approximate="tanh"), batch_first=True, norm_first=True,
         )  # fmt: skip
         self.layers = nn.TransformerEncoder(
             layer, config.num_layers, nn.LayerNorm(config.d_model), enable_nested_tensor=False

@@ -1,4 +1,4 @@
-"""Positions past a learned table are refused before anything is computed; phases keep their type."""
+"""A position past a learned table is refused before all computation; phases keep their type."""
 
 from collections.abc import Callable
 

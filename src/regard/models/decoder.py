@@ -43,12 +43,12 @@ class LanguageModelLayer(nn.Module):
         self,
         x: Float[Tensor, "b t d"],
         mask: Bool[Tensor, "#b 1 #t k"] | None,
-        places: Places,
+        here: Places,
         *,
         past: PastKeysValues | None = None,
     ) -> Float[Tensor, "b t d"]:
         """One layer over all places or, with `past`, the next few."""
-        attend = partial(self.self_attention, mask=mask, past=past, **places._asdict())
+        attend = partial(self.self_attention, mask=mask, past=past, **here._asdict())
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))

@@ -33,10 +33,10 @@ class TextEncoderLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 #s s"] | None, places: Places
+        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 #s s"] | None, here: Places
     ) -> Float[Tensor, "b s d"]:
         """One layer; `mask` says which places hold tokens that may be looked at."""
-        attend = partial(self.self_attention, mask=mask, **places._asdict())
+        attend = partial(self.self_attention, mask=mask, **here._asdict())
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))

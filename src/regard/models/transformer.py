@@ -34,10 +34,10 @@ class EncoderLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 1 s"] | None, places: Places
+        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 1 s"] | None, here: Places
     ) -> Float[Tensor, "b s d"]:
         """One layer of the encoder; `mask` says which places hold tokens."""
-        attend = partial(self.self_attention, mask=mask, **places._asdict())
+        attend = partial(self.self_attention, mask=mask, **here._asdict())
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
@@ -75,7 +75,7 @@ class DecoderLayer(nn.Module):
         mask: Bool[Tensor, "#r 1 t k"] | None,
         memory: KeysValues,
         memory_mask: Bool[Tensor, "#b 1 1 s"] | None,
-        places: Places,
+        here: Places,
         *,
         held: Bool[Tensor, "r t"] | None = None,
         past: Past | None = None,
@@ -87,7 +87,7 @@ class DecoderLayer(nn.Module):
         the places hold tokens (None: all), which `mask` has seen to already. `record` collects
         the weights of the attention to the memory, averaged over the heads.
         """
-        attend = partial(self._look_back, mask=mask, places=places, held=held, past=past)
+        attend = partial(self._look_back, mask=mask, here=here, held=held, past=past)
         cross = partial(self.cross_attention.cross, record=record)
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
@@ -108,7 +108,7 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         *,
         mask: Tensor | None,
-        places: Places,
+        here: Places,
         held: Tensor | None,
         past: Past | None,
     ) -> Tensor:
@@ -116,7 +116,7 @@ class DecoderLayer(nn.Module):
         if isinstance(self.self_attention, SSRU):
             y = self.self_attention(x, held, past=past)
         else:
-            y = self.self_attention(x, mask, past=past, **places._asdict())
+            y = self.self_attention(x, mask, past=past, **here._asdict())
         return y
 
 
