@@ -78,15 +78,22 @@ def rotary_rates(config: RotaryConfig, head_dim: int) -> Float[Tensor, " r"]:
             return 1.0 / config.theta**exponents_r
         case LinearScalingConfig(factor=factor):
             return 1.0 / config.theta**exponents_r / factor
-        case NTKScalingConfig(factor=factor):
-            theta = config.theta * factor ** (dim / (dim - 2)) if dim > 2 else config.theta
-            return 1.0 / theta**exponents_r
+        case NTKScalingConfig():
+            return 1.0 / rotary_base(config, head_dim) ** exponents_r
         case YarnScalingConfig() as yarn:
             return _yarn(yarn, config.theta**exponents_r, config.theta, dim)
         case Llama3ScalingConfig() as llama:
             return _llama3(llama, 1.0 / config.theta**exponents_r)
         case _ as never:
             assert_never(never)
+
+
+def rotary_base(config: RotaryConfig, head_dim: int) -> float:
+    """What the angles are powers of, NTK scaling told by it; one pair alone has no power."""
+    dim = head_dim if config.dim is None else config.dim
+    if not isinstance(config.scaling, NTKScalingConfig) or dim == 2:
+        return config.theta
+    return float(config.theta * config.scaling.factor ** (dim / (dim - 2)))
 
 
 def _amplitude(config: RotaryConfig) -> float:

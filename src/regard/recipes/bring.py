@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, assert_never, cast
+from typing import Literal, assert_never, cast
 
 from pydantic import ValidationError
 
+from regard.decoding.config import DecodingConfig
+from regard.decoding.generation import GenerationConfig
 from regard.errors import CheckpointError, command
 from regard.models.config import DecoderConfig, EncoderConfig, ModelConfig, TransformerConfig
 from regard.recipes.load import load_recipe
@@ -118,16 +120,7 @@ def export_run(run: str | Path, out: str | Path, format_name: ExportFormat) -> t
         case "huggingface":
             return huggingface.write(model, Path(out)).notes
         case "ctranslate2":
-            if isinstance(model.config, EncoderConfig):
-                raise CheckpointError(
-                    "regard writes translators and language models for CTranslate2, and this "
-                    "is an encoder",
-                    where=str(run),
-                    hint="Use --format huggingface.",
-                )
-            ctranslate2.export(
-                cast(OwnModel[TransformerConfig] | OwnModel[DecoderConfig], model), Path(out)
-            )
+            ctranslate2.export(model, Path(out))
             return ()
         case _ as never:
             assert_never(never)
@@ -174,7 +167,7 @@ def _seq2seq(found: ForeignModel, size: int, target: bytes | None) -> Recipe:
         data=DataConfig(max_tokens=longest),
         vocabulary=_vocabulary(size, joint=joint),
         model=config.resolved(),
-        decoding=Recipe().decoding.model_copy(update=dict(found.decoding)),
+        decoding=DecodingConfig(**found.decoding),
     )
 
 
@@ -184,20 +177,18 @@ def _decoder(found: ForeignModel, size: int) -> DecoderRecipe:
         data=TextConfig(max_tokens=found.max_tokens),
         vocabulary=_vocabulary(size),
         model=cast(DecoderConfig, found.config).resolved(),
-        generation=DecoderRecipe().generation.model_copy(update=dict(found.decoding)),
+        generation=GenerationConfig(**found.decoding),
     )
 
 
 def _encoder(found: ForeignModel, size: int) -> EncoderRecipe:
-    embedding: dict[str, Any] = dict(found.embedding)
     return EncoderRecipe(
         description=_description(found),
         data=TextConfig(max_tokens=found.max_tokens),
         vocabulary=_vocabulary(size),
         model=cast(EncoderConfig, found.config).resolved(),
         labels=LabelsConfig(names=found.labels),
-        embedding=EmbeddingConfig(**embedding),
-        training=EncoderRecipe().training,
+        embedding=EmbeddingConfig(**found.embedding),
     )
 
 

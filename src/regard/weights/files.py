@@ -131,14 +131,19 @@ def publish(staged: Staged) -> None:
         raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last: a rename is on the disk only after this."""
-    with blames(folder):
-        descriptor = os.open(folder, os.O_RDONLY)
+def sync_file(path: Path) -> None:
+    """Make a file last that something else wrote."""
+    with blames(path):
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             _sync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last: a rename is on the disk only after this."""
+    sync_file(folder)
 
 
 def write_file(path: Path, data: bytes | Iterable[Bytes]) -> FileRecord:

@@ -295,7 +295,8 @@ def test_encoders_are_refused(vocabulary: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         export(own(EncoderConfig(), None, vocabulary), tmp_path / "out")
     assert str(caught.value) == (
-        "for CTranslate2 regard writes translators and language models, and this is an encoder"
+        "for CTranslate2 regard writes translators and language models, and this is an encoder\n"
+        "  Use --format huggingface."
     )
 
 

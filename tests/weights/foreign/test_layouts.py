@@ -47,7 +47,7 @@ def test_weights_come_back_from_a_layout_to_the_bit(
     model = shuffled_ours(config)
     path = told(
         tmp_path,
-        layout.MODEL_TYPES[0],
+        layout.FAMILY.types[0],
         norm_position=norm_position,
         norm_eps=1e-4,
     )

@@ -7,12 +7,11 @@ from regard.nn.config import LayerNormConfig, LearnedConfig
 from regard.weights.foreign import transformers_seq2seq as common
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.keys import Keys, token
-from regard.weights.foreign.model import ForeignModel
+from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import ACTIVATIONS, wanted_weights
 from regard.weights.foreign.table import Row, WithoutFirst, bring, kinds, same
 from regard.weights.foreign.vocabulary import seq2seq_vocabulary
 
-MODEL_TYPES: Final = ("bart",)
 _OFFSET: Final = 2
 
 
@@ -80,20 +79,21 @@ def read(folder: ForeignFolder) -> ForeignModel:
         skipped=[*([] if output_bias else [common.BIAS]), *common.unused(tying)],
         where=folder.where,
     )
-    generation = folder.generation()
     notes = []
-    if (forced := token(generation, "forced_bos_token_id")) is not None:
+    if (forced := token(folder.generation(), "forced_bos_token_id")) is not None:
         notes.append(
             f"forced_bos_token_id = {forced} is not forced here: start a search with it by id"
         )
-    beam = generation.get("num_beams")
     return ForeignModel(
         family="seq2seq",
         config=config,
         weights=brought,
-        vocabularies=seq2seq_vocabulary(folder, vocabulary),
+        vocabularies=seq2seq_vocabulary(folder, vocabulary, begins=True),
         origin=f"BART of {folder.where}",
         max_tokens=longest - 2,
-        decoding={"beam": beam} if isinstance(beam, int) and beam > 0 else {},
+        decoding=folder.search(),
         notes=(*notes, *weights.notes()),
     )
+
+
+FAMILY: Final = Family(("bart",), read)

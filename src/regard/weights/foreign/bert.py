@@ -1,18 +1,15 @@
 """BERT and RoBERTa as transformers keeps them, with heads to fill in tokens and to classify."""
 
-from typing import Any, Final
+from typing import Final
 
 from regard.models.config import EncoderConfig
 from regard.nn.config import LayerNormConfig, LearnedConfig
-from regard.shapes import Tensor
 from regard.weights.foreign.folder import ForeignFolder, ForeignWeights
 from regard.weights.foreign.keys import Keys, labels, token
-from regard.weights.foreign.model import ForeignModel, OwnModel, Written
+from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import (
-    ACTIVATION_NAMES,
     ACTIVATIONS,
     attention_sizes,
-    require,
     wanted_weights,
 )
 from regard.weights.foreign.sentence import embedding_settings, longest_text
@@ -23,7 +20,6 @@ from regard.weights.foreign.table import (
     bring,
     kinds,
     same,
-    send,
     stacked,
 )
 from regard.weights.foreign.vocabulary import (
@@ -35,11 +31,8 @@ from regard.weights.foreign.vocabulary import (
 
 BERT: Final = ("bert",)
 ROBERTA: Final = ("roberta", "xlm-roberta", "camembert")
-MODEL_TYPES: Final = (*BERT, *ROBERTA)
-EXPORTS: Final = "BERT"
 
 WORDS: Final = "embeddings.word_embeddings.weight"
-_TYPES: Final = "embeddings.token_type_embeddings.weight"
 _SETTLED_ACTIVATION: Final = "gelu, which the head that fills in tokens has here"
 
 
@@ -137,7 +130,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
         CheckpointError: it is damaged, or not what its settings say, or has settings that no
             model here can honour.
     """
-    if folder.values.get("model_type") in ROBERTA:
+    if folder.kind in ROBERTA:
         return _read_roberta(folder)
     weights, notes = _modern(folder.read().without_prefix("bert.")), []
     if weights.has("cls.seq_relationship."):
@@ -235,57 +228,9 @@ def _finish(
         origin=f"{name} of {folder.where}",
         max_tokens=longest_text(folder, config.longest or 0),
         embedding=embedding_settings(folder),
-        labels=labels(folder.values, classes),
+        labels=labels(folder.keys(), classes) if classes else (),
         notes=(*notes, *weights.notes()),
     )
-
-
-def write(model: OwnModel[EncoderConfig]) -> Written:
-    """A model of ours as BERT with the heads that it has.
-
-    Raises:
-        ModelError: BERT has no place for one of its settings.
-    """
-    config, classes, control = model.config, len(model.labels), model.source
-    require(EXPORTS, *_expressible(config, classes))
-    sent = send(table(config), model.weights)
-    heads = send(bert_heads(config, classes), model.weights)
-    if not config.token_types:
-        words: Tensor = sent[WORDS]
-        sent[_TYPES] = words.new_zeros(1, config.d_model)
-    architecture, notes = "BertModel", []
-    if classes:
-        architecture = "BertForSequenceClassification"
-    elif config.prediction_head:
-        architecture = "BertForMaskedLM"
-    elif not config.pooler:
-        notes.append("it has no pooler: transformers makes one up, and pooler_output means nothing")
-    if classes and config.prediction_head:
-        notes.append("the head that fills in tokens is in the file too, for BertForMaskedLM")
-    prefix = "" if architecture == "BertModel" else "bert."
-    values: dict[str, Any] = {
-        "model_type": "bert",
-        "architectures": [architecture],
-        "vocab_size": control.size,
-        "hidden_size": config.d_model,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.d_ff,
-        "hidden_act": ACTIVATION_NAMES[config.feed_forward],
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "max_position_embeddings": config.longest,
-        "type_vocab_size": max(config.token_types, 1),
-        "layer_norm_eps": config.norm.eps,
-        "pad_token_id": control.pad_id,
-    }
-    if classes:
-        values["id2label"] = {str(i): label for i, label in enumerate(model.labels)}
-        values["label2id"] = {label: i for i, label in enumerate(model.labels)}
-    within = {name: w for name, w in heads.items() if name.startswith("pooler.")}
-    outside = {name: w for name, w in heads.items() if name not in within}
-    encoder = {prefix + name: weight for name, weight in {**sent, **within}.items()}
-    return Written(values, {**encoder, **outside}, notes=tuple(notes))
 
 
 def _modern(weights: ForeignWeights) -> ForeignWeights:
@@ -301,28 +246,4 @@ def _modern(weights: ForeignWeights) -> ForeignWeights:
     )
 
 
-def _expressible(config: EncoderConfig, classes: int) -> list[tuple[bool, str]]:
-    positions = config.positions
-    return [
-        (isinstance(config.norm, LayerNormConfig), 'model.norm.kind = "rms"'),
-        (config.norm_position == "post", 'model.norm_position = "pre"'),
-        (isinstance(positions, LearnedConfig), f'model.positions.kind = "{positions.kind}"'),
-        (
-            config.feed_forward in ACTIVATIONS.values(),
-            f'model.feed_forward = "{config.feed_forward}"',
-        ),
-        (
-            config.feed_forward == "gelu" or not config.prediction_head,
-            f'model.feed_forward = "{config.feed_forward}" with model.prediction_head',
-        ),
-        (config.feed_forward_has_bias, "model.feed_forward_bias = false"),
-        (config.attention_bias, "model.attention_bias = false"),
-        (config.output_has_bias, "model.attention_output_bias = false"),
-        (config.kv_heads == config.num_heads, f"model.num_kv_heads = {config.kv_heads}"),
-        (config.key_dim * config.num_heads == config.d_model, f"model.d_k = {config.key_dim}"),
-        (config.value_dim == config.key_dim, f"model.d_v = {config.value_dim}"),
-        (config.attention_scale is None, f"model.attention_scale = {config.attention_scale}"),
-        (not config.embedding_scale, "model.embedding_scale = true"),
-        (config.embedding_norm, "model.embedding_norm = false"),
-        (config.pooler or not classes, "a classifier with model.pooler = false"),
-    ]
+FAMILY: Final = Family((*BERT, *ROBERTA), read)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import torch
 
@@ -14,6 +14,7 @@ from regard.nn.config import (
     FeedForwardKind,
     LearnedConfig,
     LinearScalingConfig,
+    NoPositionsConfig,
     NoScalingConfig,
     NTKScalingConfig,
     RelativeConfig,
@@ -22,12 +23,23 @@ from regard.nn.config import (
     SinusoidalConfig,
 )
 from regard.nn.positions import sinusoids
+from regard.nn.rotary import rotary_base
 from regard.shapes import Tensor
 from regard.text.vocabulary import Vocabulary, never_generated
-from regard.weights.files import blames, make_folder, remove, rename, temporary_name
+from regard.weights.files import (
+    blames,
+    make_folder,
+    remove,
+    rename,
+    sync_file,
+    sync_folder,
+    temporary_name,
+    write_file,
+)
 from regard.weights.foreign.ctranslate2_table import Config, table
 from regard.weights.foreign.ctranslate2_vocabulary import vocabulary_files, vocabulary_tokens
 from regard.weights.foreign.model import OwnModel
+from regard.weights.foreign.parts import NEVER
 from regard.weights.foreign.table import send
 
 if TYPE_CHECKING:
@@ -35,8 +47,6 @@ if TYPE_CHECKING:
 
 # CTranslate2 keeps a table of positions, and refuses a text that is longer.
 _POSITIONS: Final = 2048
-# Added to the logit of what is never generated: CTranslate2 knows no such tokens.
-_NEVER: Final = -1e4
 _UNKNOWN: Final = "<unk>"
 _ACTIVATIONS: Final[Mapping[FeedForwardKind, str]] = {
     "relu": "RELU",
@@ -67,7 +77,8 @@ def export(model: OwnModel[Any], out: Path) -> None:
     """
     if not isinstance(model.config, TransformerConfig | DecoderConfig):
         raise ModelError(
-            "for CTranslate2 regard writes translators and language models, and this is an encoder"
+            "for CTranslate2 regard writes translators and language models, and this is an encoder",
+            hint="Use --format huggingface.",
         )
     _refuse(model.config, model.source)
     specs = _library()
@@ -93,8 +104,11 @@ def export(model: OwnModel[Any], out: Path) -> None:
         make_folder(aside)
         with blames(aside):
             spec.save(str(aside))
-            for name, data in vocabulary_files(source, target).items():
-                (aside / name).write_bytes(data)
+            for path in aside.iterdir():
+                sync_file(path)
+        for name, data in vocabulary_files(source, target).items():
+            write_file(aside / name, data)
+        sync_folder(aside)
         rename(aside, out)
     finally:
         remove(aside)
@@ -180,7 +194,7 @@ def _common(config: Config, specs: "ModuleType") -> dict[str, Any]:
         told |= {
             "rotary_dim": config.key_dim if positions.dim is None else positions.dim,
             "rotary_interleave": positions.layout == "interleaved",
-            "rotary_base": _base(positions, config.key_dim),
+            "rotary_base": rotary_base(positions, config.key_dim),
         }
         if isinstance(positions.scaling, LinearScalingConfig):
             told |= {
@@ -188,14 +202,6 @@ def _common(config: Config, specs: "ModuleType") -> dict[str, Any]:
                 "rotary_scaling_factor": positions.scaling.factor,
             }
     return told
-
-
-def _base(positions: RotaryConfig, head_dim: int) -> float:
-    """What the phases are powers of, NTK scaling told by it too."""
-    dim = head_dim if positions.dim is None else positions.dim
-    if not isinstance(positions.scaling, NTKScalingConfig) or dim == 2:
-        return positions.theta
-    return float(positions.theta * positions.scaling.factor ** (dim / (dim - 2)))
 
 
 def _fill(
@@ -213,7 +219,7 @@ def _fill(
     bias = there.get("decoder/projection/bias")
     if bias is None:
         bias = torch.zeros(len(there["decoder/projection/weight"]))
-    there["decoder/projection/bias"] = bias.index_fill(0, torch.tensor(never).long(), _NEVER)
+    there["decoder/projection/bias"] = bias.index_fill(0, torch.tensor(never).long(), NEVER)
     if (encodings := _positions(config)) is not None:
         for side in _sides(config):
             there[f"{side}/position_encodings/encodings"] = encodings
@@ -245,8 +251,10 @@ def _positions(config: Config) -> Tensor | None:
             return sinusoids(_POSITIONS, config.d_model, layout, wavelengths).float()
         case LearnedConfig() | RotaryConfig() | AlibiConfig() | RelativeConfig():
             return None
-        case _:
+        case NoPositionsConfig():
             return torch.zeros(_POSITIONS, config.d_model)
+        case _ as never:
+            assert_never(never)
 
 
 def _tell(told: Any, config: Config, source: Vocabulary, target: Vocabulary) -> None:  # noqa: ANN401

@@ -6,13 +6,12 @@ from regard.models.config import EncoderConfig
 from regard.nn.config import LayerNormConfig, LearnedConfig
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.keys import Keys
-from regard.weights.foreign.model import ForeignModel
+from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import ACTIVATIONS, attention_sizes, wanted_weights
 from regard.weights.foreign.sentence import embedding_settings, longest_text
 from regard.weights.foreign.table import Row, bring, kinds, same, stacked
 from regard.weights.foreign.vocabulary import BERT_NAMES, encoder_vocabulary
 
-MODEL_TYPES: Final = ("distilbert",)
 # Its classifier has a ReLU where ours has a tanh.
 _CLASSIFIER: Final = (
     "pre_classifier.weight",
@@ -116,3 +115,6 @@ def read(folder: ForeignFolder) -> ForeignModel:
         embedding=embedding_settings(folder),
         notes=(*notes, *weights.notes()),
     )
+
+
+FAMILY: Final = Family(("distilbert",), read)

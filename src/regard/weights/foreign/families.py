@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from pydantic import ValidationError
@@ -23,13 +22,22 @@ from regard.weights.foreign import (
 )
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.marian_binary import is_marian_binary
-from regard.weights.foreign.model import ForeignModel
+from regard.weights.foreign.model import Family, ForeignModel
 
-_FAMILIES: Final[tuple[ModuleType, ...]] = (
-    marian, gpt2, llama, bert, distilbert, t5, bart, torch_transformer, opennmt, joeynmt,
-)  # fmt: skip
-_BY_TYPE: Final[Mapping[str, ModuleType]] = {
-    name: family for family in _FAMILIES for name in family.MODEL_TYPES
+_FAMILIES: Final[tuple[Family, ...]] = (
+    marian.FAMILY,
+    gpt2.FAMILY,
+    llama.FAMILY,
+    bert.FAMILY,
+    distilbert.FAMILY,
+    t5.FAMILY,
+    bart.FAMILY,
+    torch_transformer.FAMILY,
+    opennmt.FAMILY,
+    joeynmt.FAMILY,
+)
+_BY_TYPE: Final[Mapping[str, Family]] = {
+    name: family for family in _FAMILIES for name in family.types
 }
 _BINARY: Final = "marian-binary"
 FORMATS: Final = (*sorted(_BY_TYPE), _BINARY)
@@ -51,18 +59,23 @@ def read(
     """
     if source_format == _BINARY or (source_format is None and is_marian_binary(Path(path))):
         return marian_binary.read(Path(path))
-    folder = ForeignFolder(Path(path), allow_pickle=allow_pickle)
-    name = source_format or folder.keys().text("model_type", "")
-    if name not in _BY_TYPE:
-        found = f"model_type = {name}" if name else "no model_type"
+    if source_format is not None and source_format not in FORMATS:
         raise CheckpointError(
-            f"config.json has {found}, wanted one of {', '.join(FORMATS)}", where=folder.where
+            f"there is no format {source_format!r}, wanted one of {', '.join(FORMATS)}",
+            where="--from",
+        )
+    folder = ForeignFolder(Path(path), kind=source_format, allow_pickle=allow_pickle)
+    if folder.kind not in _BY_TYPE:
+        found = f"model_type = {folder.kind}" if folder.kind else "no model_type"
+        raise CheckpointError(
+            f"config.json has {found}, wanted one of {', '.join(FORMATS)}",
+            where=folder.where,
+            hint="" if folder.kind else "Say which it is with --from.",
         )
     try:
-        found_model: ForeignModel = _BY_TYPE[name].read(folder)
+        return _BY_TYPE[folder.kind].read(folder)
     except ValidationError as error:
         raise CheckpointError(_mistakes(error), where=folder.where) from None
-    return found_model
 
 
 def _mistakes(error: ValidationError) -> str:

@@ -15,6 +15,7 @@ from regard.weights.foreign.table import unwrapped
 from regard.weights.tensors import read_tensors
 
 CONFIG: Final = "config.json"
+_GENERATION: Final = "generation_config.json"
 _SAFE: Final = "model.safetensors"
 _PICKLED: Final = "pytorch_model.bin"
 _ENDINGS: Final = ("*.pt", "*.ckpt")
@@ -29,17 +30,19 @@ class ForeignFolder:
 
     Args:
         path: the folder.
+        kind: which of the model types it is; left out, what its config.json says.
         allow_pickle: whether torch's weights-only loader may open pytorch_model.bin.
 
     Raises:
         CheckpointError: there is no such folder, or its config.json is missing or no JSON.
     """
 
-    def __init__(self, path: Path, *, allow_pickle: bool = False) -> None:
+    def __init__(self, path: Path, *, kind: str | None = None, allow_pickle: bool = False) -> None:
         if not path.is_dir():
             raise CheckpointError("there is no such folder", where=str(path))
         self.path = path
         self.values = self._settings()
+        self.kind = kind or self.keys().text("model_type", "")
         self._allow_pickle = allow_pickle
 
     @property
@@ -59,8 +62,24 @@ class ForeignFolder:
 
     def generation(self) -> Mapping[str, Any]:
         """How it is to be generated from: generation_config.json, or else config.json."""
-        path = self.path / "generation_config.json"
+        path = self.path / _GENERATION
         return {**self.values, **(read_json(path) if path.exists() else {})}
+
+    def search(self) -> dict[str, int]:
+        """How wide it is to be searched, by the key of our config; empty where it doesn't say.
+
+        Raises:
+            CheckpointError: `num_beams` is no whole number from 1 on.
+        """
+        own = self.path / _GENERATION
+        name = _GENERATION if own.exists() and "num_beams" in read_json(own) else CONFIG
+        keys = Keys(self.generation(), str(self.path / name))
+        if "num_beams" not in keys:
+            return {}
+        beam = keys.whole("num_beams")
+        if beam < 1:
+            keys.refuse("num_beams", "a whole number from 1 on")
+        return {"beam": beam}
 
     def read(self) -> "ForeignWeights":
         """All weights, on the CPU.
@@ -96,8 +115,8 @@ class ForeignFolder:
             raise CheckpointError(
                 f"the folder has no {CONFIG}",
                 where=self.where,
-                hint="Import a folder that transformers' save_pretrained wrote, or name its "
-                "format with --from.",
+                hint="Import a folder that transformers' save_pretrained wrote. For weights that "
+                f"came without settings, write a {CONFIG}: docs/checkpoints.md says what is in it.",
             )
         return read_json(self.path / CONFIG)
 

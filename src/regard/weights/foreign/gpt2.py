@@ -1,20 +1,24 @@
 """GPT-2 as transformers keeps it: matrices transposed, the projection tied to the embedding."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from regard.models.config import DecoderConfig
 from regard.nn.config import LayerNormConfig, LearnedConfig
-from regard.shapes import Tensor
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.keys import Keys
-from regard.weights.foreign.model import ForeignModel, OwnModel, Written
-from regard.weights.foreign.parts import ACTIVATION_NAMES, ACTIVATIONS, require, wanted_weights
+from regard.weights.foreign.model import Family, ForeignModel, OwnModel, Written
+from regard.weights.foreign.parts import (
+    ACTIVATION_NAMES,
+    ACTIVATIONS,
+    left_out,
+    plain_layers,
+    require,
+    wanted_weights,
+)
 from regard.weights.foreign.table import Row, bring, kinds, same, send, transposed
 from regard.weights.foreign.vocabulary import decoder_vocabulary
 
-MODEL_TYPES = ("gpt2",)
-EXPORTS = "GPT-2"
+EXPORTS: Final = "GPT-2"
 
 
 def table(config: DecoderConfig) -> list[Row]:
@@ -134,31 +138,18 @@ def write(model: OwnModel[DecoderConfig]) -> Written:
         "eos_token_id": control.eos_id,
         "pad_token_id": control.pad_id,
     }
-    return Written(values, _weights(config, model.weights))
-
-
-def _weights(config: DecoderConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return send(table(config), weights)
+    notes = left_out(activation_dropout=config.activation_dropout)
+    return Written(values, send(table(config), model.weights), notes=notes)
 
 
 def _expressible(config: DecoderConfig) -> list[tuple[bool, str]]:
     return [
-        (isinstance(config.norm, LayerNormConfig), 'model.norm.kind = "rms"'),
+        *plain_layers(config),
         (config.norm_position == "pre", 'model.norm_position = "post"'),
         (
             isinstance(config.positions, LearnedConfig),
             f'model.positions.kind = "{config.positions.kind}"',
         ),
-        (
-            config.feed_forward not in ("swiglu", "geglu", "geglu_tanh"),
-            f'model.feed_forward = "{config.feed_forward}"',
-        ),
-        (config.feed_forward_has_bias, "model.feed_forward_bias = false"),
-        (config.attention_bias, "model.attention_bias = false"),
-        (config.output_has_bias, "model.attention_output_bias = false"),
-        (config.kv_heads == config.num_heads, f"model.num_kv_heads = {config.kv_heads}"),
-        (config.key_dim * config.num_heads == config.d_model, f"model.d_k = {config.key_dim}"),
-        (config.value_dim == config.key_dim, f"model.d_v = {config.value_dim}"),
         (
             config.attention_scale in (None, 1.0),
             f"model.attention_scale = {config.attention_scale}",
@@ -167,5 +158,7 @@ def _expressible(config: DecoderConfig) -> list[tuple[bool, str]]:
         (not config.embedding_scale, "model.embedding_scale = true"),
         (not config.embedding_norm, "model.embedding_norm = true"),
         (not config.output_bias, "model.output_bias = true"),
-        (config.activation_dropout == 0, f"model.activation_dropout = {config.activation_dropout}"),
     ]
+
+
+FAMILY: Final = Family(("gpt2",), read)

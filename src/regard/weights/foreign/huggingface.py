@@ -16,7 +16,7 @@ from regard.weights.files import (
     temporary_name,
     write_file,
 )
-from regard.weights.foreign import bert, gpt2, llama, marian
+from regard.weights.foreign import bert_export, gpt2, llama, marian
 from regard.weights.foreign.model import OwnModel, Written
 from regard.weights.foreign.tokenizer_files import tokenizer_files
 from regard.weights.tensors import tensor_chunks
@@ -66,7 +66,7 @@ def _written(model: OwnModel[ModelConfig]) -> Written:
             rms = isinstance(config.norm, RMSNormConfig)
             return llama.write(decoder) if rms else gpt2.write(decoder)
         case EncoderConfig():
-            return bert.write(cast(OwnModel[EncoderConfig], model))
+            return bert_export.write(cast(OwnModel[EncoderConfig], model))
         case _ as never:
             assert_never(never)
 

@@ -26,7 +26,7 @@ _WITHOUT_EFFECT: Final = (
     "tokenizer_class top_k top_p torch_dtype torchscript transformers_version typical_p "
     "use_bfloat16 use_cache "
 )
-_MOST_LAYERS: Final = 1000
+MOST_LAYERS: Final = 1000
 # What must have the first of these values, or be left out: with another the model is another.
 _SETTLED: Final[Values] = {
     "add_cross_attention": False,
@@ -57,6 +57,10 @@ class Keys:
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
 
+    def says(self, name: str) -> bool:
+        """Whether it says anything of a key; null is something."""
+        return name in self._values
+
     def whole(self, name: str, default: int | None = None) -> int:
         """A whole number of 0 or more; without a default it must be there."""
         value = self._value(name, default)
@@ -67,8 +71,8 @@ class Keys:
     def layers(self, name: str, default: int) -> int:
         """A number of layers; one that no model has is refused before any is made."""
         value = self.whole(name, default)
-        if value > _MOST_LAYERS:
-            self.refuse(name, f"at most {_MOST_LAYERS} layers")
+        if value > MOST_LAYERS:
+            self.refuse(name, f"at most {MOST_LAYERS} layers")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -91,6 +95,10 @@ class Keys:
         if not isinstance(value, str):
             self.refuse(name, "a text")
         return value
+
+    def name(self, name: str) -> str:
+        """What a key stands for, as a text whatever it is; the key itself where it is left out."""
+        return str(self._value(name, name))
 
     def texts(self, name: str) -> list[str]:
         """A list of texts, empty where it is left out."""
@@ -179,11 +187,24 @@ def token(values: Values, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def labels(values: Values, classes: int) -> tuple[str, ...]:
-    """The names of a classifier's classes, by `id2label` or else their numbers."""
-    named = values.get("id2label")
-    named = named if isinstance(named, dict) else {}
-    return tuple(str(named.get(str(number), number)) for number in range(classes))
+def labels(keys: Keys, classes: int) -> tuple[str, ...]:
+    """The names of a classifier's classes, by `id2label` or else their numbers.
+
+    Raises:
+        CheckpointError: it tells numbers or several labels of a text, not one class of it, or
+            two classes have one name.
+    """
+    keys.settled("problem_type", None, "single_label_classification")
+    if classes == 1:
+        raise CheckpointError(
+            "its classifier has one output, which is a number and no class: wanted 2 or more",
+            where=keys.where,
+        )
+    named = keys.table("id2label")
+    names = tuple(named.name(str(number)) for number in range(classes))
+    if len({*names}) < len(names):
+        keys.refuse("id2label", "a name of its own for each class")
+    return names
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds

@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from regard.models.config import TransformerConfig
 from regard.nn.config import LayerNormConfig, SinusoidalConfig
 from regard.weights.foreign.folder import ForeignFolder, ForeignWeights
+from regard.weights.foreign.keys import MOST_LAYERS
 from regard.weights.foreign.model import ForeignModel
 from regard.weights.foreign.parts import ACTIVATIONS, wanted_weights
 from regard.weights.foreign.table import Row, bring
 from regard.weights.foreign.vocabulary import either_vocabulary
 
 _MAX_TOKENS: Final = 512
-_MOST_LAYERS: Final = 1000
 
 Table = Callable[[TransformerConfig], list[Row]]
 
@@ -22,7 +22,7 @@ def layers(weights: ForeignWeights, prefix: str) -> int:
     """How many layers there are: one more than the highest number after `prefix`."""
     pattern = re.compile(re.escape(prefix) + r"\.(\d{1,4})\.")
     numbers = [int(found[1]) for found in map(pattern.match, weights) if found]
-    return min(1 + max(numbers, default=0), _MOST_LAYERS)
+    return min(1 + max(numbers, default=0), MOST_LAYERS)
 
 
 def read_layout(
@@ -95,7 +95,6 @@ def read_layout(
         skipped=skipped,
         where=folder.where,
     )
-    values: dict[str, Any] = dict(folder.values)
     return ForeignModel(
         family="seq2seq",
         config=config,
@@ -103,6 +102,6 @@ def read_layout(
         vocabularies=either_vocabulary(folder, sizes),
         origin=f"{name} of {folder.where}",
         max_tokens=longest,
-        decoding={"beam": values["num_beams"]} if isinstance(values.get("num_beams"), int) else {},
+        decoding=folder.search(),
         notes=weights.notes(),
     )

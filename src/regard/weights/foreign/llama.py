@@ -1,33 +1,24 @@
 """LLaMA, Mistral and Qwen2 as transformers keeps them: one form, with switches."""
 
-import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from regard.models.config import DecoderConfig
-from regard.nn.config import (
-    LinearScalingConfig,
-    Llama3ScalingConfig,
-    NoScalingConfig,
-    NTKScalingConfig,
-    RMSNormConfig,
-    RotaryConfig,
-    RotaryScalingConfig,
-    YarnScalingConfig,
-)
+from regard.nn.config import RMSNormConfig, RotaryConfig
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.keys import Keys
-from regard.weights.foreign.model import ForeignModel, OwnModel, Written
+from regard.weights.foreign.llama_rotary import read_rotary, rope_parameters
+from regard.weights.foreign.model import Family, ForeignModel, OwnModel, Written
 from regard.weights.foreign.parts import (
     ACTIVATION_NAMES,
     GATED_ACTIVATIONS,
     attention_sizes,
+    left_out,
     require,
     wanted_weights,
 )
 from regard.weights.foreign.table import Row, bring, kinds, same, send, stacked
 from regard.weights.foreign.vocabulary import decoder_vocabulary
 
-MODEL_TYPES: Final = ("llama", "mistral", "qwen2")
 EXPORTS: Final = "LLaMA"
 _NAMES: Final = {"llama": "LLaMA", "mistral": "Mistral", "qwen2": "Qwen2"}
 _CLASSES: Final = {
@@ -37,6 +28,7 @@ _CLASSES: Final = {
 }
 _VOCABULARIES: Final = {"llama": 32000, "mistral": 32000, "qwen2": 151936}
 _POSITIONS: Final = {"llama": 2048, "mistral": 131072, "qwen2": 32768}
+_USUAL_WINDOW: Final = 4096
 _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
 
@@ -111,7 +103,7 @@ def settings(keys: Keys, kind: str) -> tuple[DecoderConfig, int, int]:
         norm=RMSNormConfig(eps=keys.number("rms_norm_eps", 1e-6)),
         feed_forward=keys.one_of("hidden_act", GATED_ACTIVATIONS, "silu"),
         feed_forward_bias=feed_forward_bias,
-        positions=_rotary(keys, longest),
+        positions=read_rotary(keys, longest),
         tied=keys.flag("tie_word_embeddings", False),
         window=window,
         window_from=window_from,
@@ -127,7 +119,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
             model here can honour.
     """
     keys = folder.keys()
-    kind = keys.text("model_type")
+    kind = folder.kind
     config, vocabulary, longest = settings(keys, kind)
     keys.close()
     weights = folder.read()
@@ -164,6 +156,7 @@ def write(model: OwnModel[DecoderConfig]) -> Written:
     config, control = model.config, model.source
     kind = _kind(config)
     require(EXPORTS, *_expressible(config, kind))
+    positions = cast(RotaryConfig, config.positions)  # as anything else was refused
     longest = max(model.max_tokens, 1)
     values: dict[str, Any] = {
         "model_type": kind,
@@ -179,7 +172,7 @@ def write(model: OwnModel[DecoderConfig]) -> Written:
         "max_position_embeddings": longest,
         "rms_norm_eps": config.norm.eps,
         "attention_dropout": config.attention_dropout,
-        "rope_parameters": _rope(config.positions, config.key_dim),
+        "rope_parameters": rope_parameters(positions, config.key_dim),
         "tie_word_embeddings": config.tied,
         "bos_token_id": control.start_id,
         "eos_token_id": control.eos_id,
@@ -193,7 +186,8 @@ def write(model: OwnModel[DecoderConfig]) -> Written:
             values["sliding_window"] = config.window
         case _:
             values |= _qwen_window(config)
-    return Written(values, send(table(config), model.weights))
+    notes = left_out(dropout=config.dropout, activation_dropout=config.activation_dropout)
+    return Written(values, send(table(config), model.weights), notes=notes)
 
 
 def _window(keys: Keys, kind: str, layers: int) -> tuple[int, int]:
@@ -203,9 +197,9 @@ def _window(keys: Keys, kind: str, layers: int) -> tuple[int, int]:
         case "mistral":
             if types:
                 keys.refuse("layer_types", "null: Mistral's layers are all of one kind")
-            return keys.whole("sliding_window", 0), 0
+            return _width(keys), 0
         case "qwen2":
-            window, used = keys.whole("sliding_window", 0), keys.flag("use_sliding_window", False)
+            window, used = _width(keys), keys.flag("use_sliding_window", False)
             first = keys.whole("max_window_layers", 28)
             if not used:
                 window = 0
@@ -223,102 +217,9 @@ def _window(keys: Keys, kind: str, layers: int) -> tuple[int, int]:
     return (window, first) if first < layers else (0, 0)
 
 
-def _rotary(keys: Keys, longest: int) -> RotaryConfig:
-    """Positions, as `rope_parameters` says or, in older files, `rope_theta` and `rope_scaling`."""
-    newer = "rope_parameters" in keys
-    theta = keys.number("rope_theta", 10_000.0)
-    original = keys.whole("original_max_position_embeddings", longest)
-    older = keys.table("rope_scaling")
-    rope = keys.table("rope_parameters") if newer else older
-    if newer:
-        if "rope_scaling" in keys:
-            keys.refuse("rope_scaling", "nothing beside rope_parameters")
-        theta = rope.number("rope_theta", theta)
-    else:
-        rope.without_effect("rope_theta")
-    rope.settled("partial_rotary_factor", 1.0, 1)
-    keys.settled("partial_rotary_factor", 1.0, 1)
-    kind = rope.text("rope_type", rope.text("type", "default"))
-    original = rope.whole("original_max_position_embeddings", original)
-    scaling: RotaryScalingConfig = NoScalingConfig()
-    match kind:
-        case "default":
-            pass
-        case "linear":
-            scaling = LinearScalingConfig(factor=rope.number("factor"))
-        case "llama3":
-            scaling = Llama3ScalingConfig(
-                factor=rope.number("factor"),
-                low_factor=rope.number("low_freq_factor"),
-                high_factor=rope.number("high_freq_factor"),
-                original_positions=original,
-            )
-        case "yarn":
-            factor = rope.number("factor", longest / max(original, 1))
-            scaling = YarnScalingConfig(
-                factor=factor,
-                original_positions=original,
-                beta_fast=rope.number("beta_fast", 32.0) or 32.0,
-                beta_slow=rope.number("beta_slow", 1.0) or 1.0,
-                attention_factor=_attention_factor(rope, factor),
-                truncate=rope.flag("truncate", True),
-            )
-        case _:
-            rope.refuse(
-                "rope_type" if "rope_type" in rope else "type",
-                "default, linear, llama3 or yarn (phases that hang on the length of the text "
-                "are none of them)",
-            )
-    rope.close(general=False)
-    return RotaryConfig(theta=theta, scaling=scaling)
-
-
-def _attention_factor(rope: Keys, factor: float) -> float | None:
-    """What sines and cosines are multiplied by, where it isn't what `factor` makes it."""
-    rope.without_effect("mscale", "mscale_all_dim")
-    if "attention_factor" in rope:
-        return rope.number("attention_factor")
-    scale, all_dim = rope.number("mscale", 0.0), rope.number("mscale_all_dim", 0.0)
-    if not scale or not all_dim:
-        return None
-    return _sharpened(factor, scale) / _sharpened(factor, all_dim)
-
-
-def _sharpened(factor: float, scale: float) -> float:
-    return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
-
-
-def _rope(positions: Any, head_dim: int) -> dict[str, Any]:  # noqa: ANN401 - seen to be rotary
-    """Positions as `rope_parameters`."""
-    theta, scaling = positions.theta, positions.scaling
-    values: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
-    match scaling:
-        case LinearScalingConfig():
-            values |= {"rope_type": "linear", "factor": scaling.factor}
-        case NTKScalingConfig():  # a larger base, and nothing else
-            values["rope_theta"] = theta * scaling.factor ** (head_dim / (head_dim - 2))
-        case Llama3ScalingConfig():
-            values |= {
-                "rope_type": "llama3",
-                "factor": scaling.factor,
-                "low_freq_factor": scaling.low_factor,
-                "high_freq_factor": scaling.high_factor,
-                "original_max_position_embeddings": scaling.original_positions,
-            }
-        case YarnScalingConfig():
-            values |= {
-                "rope_type": "yarn",
-                "factor": scaling.factor,
-                "original_max_position_embeddings": scaling.original_positions,
-                "beta_fast": scaling.beta_fast,
-                "beta_slow": scaling.beta_slow,
-                "truncate": scaling.truncate,
-            }
-            if scaling.attention_factor is not None:
-                values["attention_factor"] = scaling.attention_factor
-        case _:
-            pass
-    return values
+def _width(keys: Keys) -> int:
+    """The window that is said; none where that is null, and the usual one where nothing is."""
+    return keys.whole("sliding_window", 0 if keys.says("sliding_window") else _USUAL_WINDOW)
 
 
 def _kind(config: DecoderConfig) -> str:
@@ -340,13 +241,10 @@ def _qwen_window(config: DecoderConfig) -> dict[str, Any]:
 
 def _expressible(config: DecoderConfig, kind: str) -> list[tuple[bool, str]]:
     positions = config.positions
-    rotary, dim, layout = True, config.key_dim, "halves"
-    match positions:
-        case RotaryConfig():
-            layout = positions.layout
-            dim = config.key_dim if positions.dim is None else positions.dim
-        case _:
-            rotary = False
+    rotary, dim, layout = isinstance(positions, RotaryConfig), config.key_dim, "halves"
+    if isinstance(positions, RotaryConfig):
+        layout = positions.layout
+        dim = config.key_dim if positions.dim is None else positions.dim
     return [
         (isinstance(config.norm, RMSNormConfig), 'model.norm.kind = "layer"'),
         (config.norm_position == "pre", 'model.norm_position = "post"'),
@@ -372,3 +270,6 @@ def _expressible(config: DecoderConfig, kind: str) -> list[tuple[bool, str]]:
         (not config.embedding_norm, "model.embedding_norm = true"),
         (not config.output_bias, "model.output_bias = true"),
     ]
+
+
+FAMILY: Final = Family(("llama", "mistral", "qwen2"), read)

@@ -10,17 +10,17 @@ from regard.shapes import Tensor
 from regard.weights.foreign import transformers_seq2seq as common
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.keys import Keys
-from regard.weights.foreign.model import ForeignModel, OwnModel, Written
+from regard.weights.foreign.model import Family, ForeignModel, OwnModel, Written
 from regard.weights.foreign.parts import (
     ACTIVATION_NAMES,
     ACTIVATIONS,
+    plain_layers,
     require,
     wanted_weights,
 )
 from regard.weights.foreign.table import Row, bring, send
 from regard.weights.foreign.vocabulary import seq2seq_vocabulary, two_sides
 
-MODEL_TYPES: Final = ("marian",)
 EXPORTS: Final = "Marian"
 _EPS: Final = 1e-5  # its norms have no setting for it
 # The axis of our weights that runs along the model's width, by the end of their names.
@@ -100,7 +100,6 @@ def read(folder: ForeignFolder) -> ForeignModel:
         ],
         where=folder.where,
     )
-    beam = folder.generation().get("num_beams")
     return ForeignModel(
         family="seq2seq",
         config=config,
@@ -109,7 +108,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
         or seq2seq_vocabulary(folder, source_size),
         origin=f"Marian of {folder.where}",
         max_tokens=longest - 1,
-        decoding={"beam": beam} if isinstance(beam, int) and beam > 0 else {},
+        decoding=folder.search(),
         notes=weights.notes(),
     )
 
@@ -184,27 +183,20 @@ def _sines_first(weights: dict[str, Tensor], width: int) -> dict[str, Tensor]:
 
 
 def _expressible(config: TransformerConfig) -> list[tuple[bool, str]]:
-    positions, norm = config.positions, config.norm
+    positions = config.positions
     sinusoidal = isinstance(positions, SinusoidalConfig)
     full = isinstance(positions, SinusoidalConfig) and positions.wavelengths != "paper"
     return [
         (config.norm_position == "post", 'model.norm_position = "pre"'),
-        (isinstance(norm, LayerNormConfig), 'model.norm.kind = "rms"'),
-        (norm.eps == _EPS, f"model.norm.eps = {norm.eps}"),
+        *plain_layers(config),
+        (config.norm.eps == _EPS, f"model.norm.eps = {config.norm.eps}"),
         (sinusoidal, f'model.positions.kind = "{positions.kind}"'),
         (not full, 'model.positions.wavelengths = "full"'),
-        (
-            config.feed_forward in ACTIVATIONS.values(),
-            f'model.feed_forward = "{config.feed_forward}"',
-        ),
-        (config.feed_forward_has_bias, "model.feed_forward_bias = false"),
-        (config.attention_bias, "model.attention_bias = false"),
-        (config.output_has_bias, "model.attention_output_bias = false"),
-        (config.kv_heads == config.num_heads, f"model.num_kv_heads = {config.kv_heads}"),
-        (config.key_dim * config.num_heads == config.d_model, f"model.d_k = {config.key_dim}"),
-        (config.value_dim == config.key_dim, f"model.d_v = {config.value_dim}"),
         (config.attention_scale is None, f"model.attention_scale = {config.attention_scale}"),
         (not config.embedding_norm, "model.embedding_norm = true"),
         (not config.output_scale, "model.output_scale = true"),
         (config.decoder_mixer == "attention", f'model.decoder_mixer = "{config.decoder_mixer}"'),
     ]
+
+
+FAMILY: Final = Family(("marian",), read)

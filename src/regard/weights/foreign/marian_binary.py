@@ -16,7 +16,7 @@ from regard.weights.files import read_file
 from regard.weights.foreign.marian_items import Item, read_items
 from regard.weights.foreign.marian_settings import Settings, Value, read_settings
 from regard.weights.foreign.model import ForeignModel
-from regard.weights.foreign.parts import wanted_weights
+from regard.weights.foreign.parts import NEVER, wanted_weights
 from regard.weights.foreign.table import Copied, Row, Stacked, bring
 
 EOS: Final = 0
@@ -29,7 +29,6 @@ _EMBEDDING: Final = "Wemb"
 _BIAS: Final = "decoder_ff_logit_out_b"
 # The start token has a zero embedding, whose logit would be 0, and Marian's search passes over
 # the unknown token: this leaves them no share.
-_NEVER: Final = -1e4
 # Bergamot cuts a text into sentences of at most so many tokens.
 _MAX_TOKENS: Final = 128
 _ACTIVATIONS: Final[dict[str, FeedForwardKind]] = {"relu": "relu", "swish": "swish"}
@@ -82,7 +81,7 @@ class _Bias(_WithStart):
 
     def bring(self, parts: Sequence[Tensor]) -> Tensor:
         """One number more."""
-        return super().bring(parts).index_fill(0, torch.tensor([UNKNOWN, -1]), _NEVER)
+        return super().bring(parts).index_fill(0, torch.tensor([UNKNOWN, -1]), NEVER)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """What a checkpoint from elsewhere is once it is read, and what a model is on its way out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from regard.models.config import ModelConfig
 from regard.shapes import Tensor
 from regard.text.vocabulary import Vocabulary
+from regard.weights.foreign.folder import ForeignFolder
 
 Config = TypeVar("Config", bound=ModelConfig)
 
@@ -39,6 +40,14 @@ class ForeignModel:
     embedding: Mapping[str, Any] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Family:
+    """Checkpoints that are read alike: the model types that they are of, and what reads them."""
+
+    types: tuple[str, ...]
+    read: Callable[[ForeignFolder], ForeignModel]
 
 
 @dataclass(frozen=True, kw_only=True)

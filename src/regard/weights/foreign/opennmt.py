@@ -5,11 +5,10 @@ from typing import Final
 from regard.models.config import TransformerConfig
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.layouts import read_layout
-from regard.weights.foreign.model import ForeignModel
+from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import attention_sizes
 from regard.weights.foreign.table import Row, kinds, same, stacked
 
-MODEL_TYPES: Final = ("opennmt-py",)
 _TABLE: Final = "embeddings.make_embedding.emb_luts.0"
 _PROJECTION: Final = "generator.0"
 
@@ -79,3 +78,6 @@ def _feed_forward(theirs: str, ours: str) -> list[Row]:
         *same(f"{theirs}.feed_forward.w_2", f"{ours}.feed_forward.output"),
         *same(f"{theirs}.feed_forward.layer_norm", f"{ours}.feed_forward_norm"),
     ]
+
+
+FAMILY: Final = Family(("opennmt-py",), read)

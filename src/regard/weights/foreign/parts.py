@@ -16,9 +16,11 @@ from regard.models.config import (
 from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
 from regard.models.transformer import Transformer
-from regard.nn.config import FeedForwardKind
+from regard.nn.config import FeedForwardKind, LayerNormConfig
 from regard.shapes import Tensor
 
+# A logit, or what is added to one, of a token that is never generated.
+NEVER: Final = -1e4
 # gelu_new and gelu_pytorch_tanh are the same formula; swish and silu too.
 ACTIVATIONS: Final[Mapping[str, FeedForwardKind]] = {
     "relu": "relu",
@@ -74,6 +76,35 @@ def wanted_weights(
                 return TextEncoder(config, vocabulary=vocabulary, classes=classes).state_dict()
             case _ as never:
                 assert_never(never)
+
+
+def plain_layers(config: LayerConfig) -> list[tuple[bool, str]]:
+    """What layers must be for the formats that have no switches: settings for `require`."""
+    return [
+        (isinstance(config.norm, LayerNormConfig), 'model.norm.kind = "rms"'),
+        (
+            config.feed_forward in ACTIVATIONS.values(),
+            f'model.feed_forward = "{config.feed_forward}"',
+        ),
+        (config.feed_forward_has_bias, "model.feed_forward_bias = false"),
+        (config.attention_bias, "model.attention_bias = false"),
+        (config.output_has_bias, "model.attention_output_bias = false"),
+        (config.kv_heads == config.num_heads, f"model.num_kv_heads = {config.kv_heads}"),
+        (config.key_dim * config.num_heads == config.d_model, f"model.d_k = {config.key_dim}"),
+        (config.value_dim == config.key_dim, f"model.d_v = {config.value_dim}"),
+    ]
+
+
+def left_out(**settings: float) -> tuple[str, ...]:
+    """What to say of the model's settings, by their names, that a format has no place for.
+
+    They are of training alone; those of 0 are not there.
+    """
+    return tuple(
+        f"left out: model.{name} = {value}, which only training uses"
+        for name, value in settings.items()
+        if value
+    )
 
 
 def require(format_name: str, *settings: tuple[bool, str]) -> None:

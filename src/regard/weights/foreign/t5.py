@@ -1,6 +1,6 @@
 """T5, v1.0 and v1.1, as transformers keeps it: relative positions, RMS norms, no biases."""
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -8,12 +8,11 @@ from regard.models.config import TransformerConfig
 from regard.nn.config import FeedForwardKind, RelativeConfig, RMSNormConfig
 from regard.weights.foreign.folder import ForeignFolder, ForeignWeights
 from regard.weights.foreign.keys import Keys
-from regard.weights.foreign.model import ForeignModel
+from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import attention_sizes, wanted_weights
 from regard.weights.foreign.table import Row, bring, kinds, same, stacked
 from regard.weights.foreign.vocabulary import seq2seq_vocabulary
 
-MODEL_TYPES: Final = ("t5", "mt5")
 _FEED_FORWARDS: Final[dict[str, FeedForwardKind]] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -159,11 +158,9 @@ def read(folder: ForeignFolder) -> ForeignModel:
         vocabularies=seq2seq_vocabulary(folder, vocabulary),
         origin=f"T5 of {folder.where}",
         max_tokens=_MAX_TOKENS,
-        decoding=_decoding(folder.generation()),
+        decoding=folder.search(),
         notes=weights.notes(),
     )
 
 
-def _decoding(values: Any) -> dict[str, Any]:  # noqa: ANN401 - a table from JSON
-    beam = values.get("num_beams")
-    return {"beam": beam} if isinstance(beam, int) and beam > 0 else {}
+FAMILY: Final = Family(("t5", "mt5"), read)

@@ -6,10 +6,9 @@ from regard.errors import CheckpointError
 from regard.models.config import TransformerConfig
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.layouts import read_layout
-from regard.weights.foreign.model import ForeignModel
+from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.table import Row, kinds, same
 
-MODEL_TYPES: Final = ("torch-transformer",)
 _SOURCE: Final = "src_tok_emb.embedding"
 _TARGET: Final = "tgt_tok_emb.embedding"
 _PROJECTION: Final = "generator"
@@ -75,3 +74,6 @@ def read(folder: ForeignFolder) -> ForeignModel:
         projection_bias=f"{_PROJECTION}.bias" in weights,
         skipped=["positional_encoding.pos_embedding"],
     )
+
+
+FAMILY: Final = Family(("torch-transformer",), read)

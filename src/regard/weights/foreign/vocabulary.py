@@ -30,11 +30,21 @@ def decoder_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
     return one_vocabulary(folder, size, control)
 
 
-def seq2seq_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
-    """That of an encoder-decoder with one vocabulary: texts end with the end token."""
+def seq2seq_vocabulary(
+    folder: ForeignFolder, size: int, *, begins: bool = False
+) -> Vocabularies | None:
+    """That of an encoder-decoder with one vocabulary: texts end with the end token.
+
+    Args:
+        folder: what holds it.
+        size: how many ids the model has.
+        begins: whether texts begin with the begin token, where that is another (BART).
+    """
     control = seq2seq_control(folder)
     end = _first(control["eos"])
-    return one_vocabulary(folder, size, control, prefix=_begin(folder, end), suffix=(end,))
+    bos = token(folder.values, "bos_token_id") if begins else None
+    prefix = () if bos is None or bos == end else (bos,)
+    return one_vocabulary(folder, size, control, prefix=prefix, suffix=(end,))
 
 
 def seq2seq_control(folder: ForeignFolder) -> Control:
@@ -171,14 +181,6 @@ def _ids(library: Mapping[str, Any], where: str) -> dict[str, int]:
         return {**pieces, **added}
     except (KeyError, TypeError, IndexError):
         raise CheckpointError("not a readable tokenizer", where=where) from None
-
-
-def _begin(folder: ForeignFolder, end: int) -> tuple[int, ...]:
-    """What BART puts before a text that it reads."""
-    if folder.values.get("model_type") != "bart":
-        return ()
-    bos = token(folder.values, "bos_token_id")
-    return () if bos is None or bos == end else (bos,)
 
 
 def _first(*ids: int | None) -> int:
