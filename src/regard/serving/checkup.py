@@ -1,0 +1,79 @@
+"""Whether a run folder is whole: every file, the recipe, the model, the checkpoints."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import assert_never
+
+import torch
+
+from regard.errors import ModelError, RegardError
+from regard.recipes.load import load_recipe
+from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
+from regard.serving.opening import open_encoder, open_language_model, open_run
+from regard.weights.checkpoints import checkpoint_steps, find_checkpoint
+from regard.weights.run_folder import RunFolder
+
+
+@dataclass
+class Checkup:
+    """What was looked at, in order, and for each what is wrong with it ("" if nothing is)."""
+
+    path: Path
+    looked: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a line each."""
+        return [problem for problem in self.looked.values() if problem]
+
+    def lines(self) -> list[str]:
+        """All of it for a person."""
+        width = max(map(len, self.looked), default=0)
+        return [f"{name:{width}}  {problem or 'good'}" for name, problem in self.looked.items()]
+
+
+def check_run(path: str | Path) -> Checkup:
+    """Look at everything in a run folder; what is wrong with one thing hides no other.
+
+    Raises:
+        RunFolderError: it is no run folder, or its manifest, recipe or vocabulary is damaged.
+    """
+    folder = RunFolder.open(path, model=False)
+    found = Checkup(folder.path)
+    for name in folder.files:
+        found.looked[name] = _problem(partial(folder.check, name))
+    if folder.has_model and not found.problems:
+        found.looked["model"] = _problem(partial(_use, path))
+    for step in checkpoint_steps(folder.path):
+        checked = _problem(partial(find_checkpoint, folder.path, step))
+        found.looked[f"checkpoint {step}"] = checked
+    return found
+
+
+def _problem(look: Callable[[], object]) -> str:
+    """What a look says is wrong, or nothing."""
+    try:
+        look()
+    except RegardError as error:
+        return str(error)
+    return ""
+
+
+def _use(path: str | Path) -> None:
+    """Put the model together as a command that uses it would."""
+    cpu = torch.device("cpu")
+    recipe: AnyRecipe = load_recipe(Path(path))
+    match recipe:
+        case Recipe():
+            model: torch.nn.Module = open_run(path, cpu).model
+        case DecoderRecipe():
+            model = open_language_model(path, cpu).model
+        case EncoderRecipe():
+            model = open_encoder(path, cpu).model
+        case _ as never:
+            assert_never(never)
+    for name, weight in model.named_parameters():
+        if not bool(weight.isfinite().all()):
+            raise ModelError(f"{name} holds a NaN or an infinity")
