@@ -46,17 +46,18 @@ def embed(
     Raises:
         DataError: the input is missing or not UTF-8.
         RecipeError: the run is of another family.
-        RegardError: as `regard.load_encoder`; or the file can't be written.
+        RegardError: as `regard.load_encoder`; or the file can't be written, as a pipe can't for
+            .npy.
     """
     require_ending(out)
     refuse_same_file({"--out": out}, {"--input": input})
     _check_run(run)
     with open_input(input) as source, open_output(out) as writer:
+        vectors = open_vectors(out, writer)
         load_torch()
         from regard.serving.encoder import load_encoder
 
         encoder = load_encoder(run, threads=threads)
-        vectors = open_vectors(out, writer)
         lines = 0
         for window in source.windows():
             found = encoder.embed(
@@ -165,9 +166,9 @@ def fill(
         load_torch()
         from regard.serving.encoder import load_encoder
 
-        for number, fillings in enumerate(
-            load_encoder(run, threads=threads).fill(text, top=top), start=1
-        ):
+        encoder = load_encoder(run, threads=threads)
+        found = encoder.fill(text, top=top, warn=lambda told: say(f"warning: {told}"))
+        for number, fillings in enumerate(found, start=1):
             for each in fillings:
                 record = {"mask": number, "text": each.text, "probability": each.probability}
                 line = f"{number}\t{each.text}\t{each.probability:.4f}"

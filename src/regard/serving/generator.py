@@ -12,9 +12,13 @@ from regard.decoding.score_texts import TextScore, score_texts
 from regard.models.decoder import LanguageModel
 from regard.recipes.explain import explain
 from regard.recipes.recipe import DecoderRecipe
-from regard.serving.opening import OpenedLanguageModel, find_device, open_language_model
+from regard.serving.opening import (
+    OpenedLanguageModel,
+    RunPath,
+    find_device,
+    open_language_model,
+)
 from regard.serving.strings import checked_strings, refuse_unknown
-from regard.serving.translator import RunPath
 from regard.text.vocabulary import Vocabulary
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast, overload
 
 import torch
@@ -17,11 +16,15 @@ from regard.evaluation.judge import Judgement, judge
 from regard.models.transformer import Transformer
 from regard.recipes.explain import explain
 from regard.recipes.recipe import Recipe
-from regard.serving.opening import OpenedRun, find_device, open_run, require_same_target
+from regard.serving.opening import (
+    OpenedRun,
+    RunPath,
+    find_device,
+    open_run,
+    require_same_target,
+)
 from regard.serving.strings import checked_strings, listed, refuse_unknown
 from regard.text.corpus import Tokenizers
-
-RunPath = str | Path
 
 
 class DecodingOptions(TypedDict, total=False):
