@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from regard.errors import DataError
 from regard.text import passages
 from regard.text.config import TextConfig, VocabularyConfig
-from regard.text.documents import PreparedText, prepare_text
-from regard.text.passages import read_parts, survey_text
+from regard.text.documents import COPIED_CHARACTERS, PreparedText, prepare_text
+from regard.text.passages import LONGEST_PART, read_parts, survey_text
 from regard.text.tokenizer import Tokenizer
 
 NOUNS = ["light", "door", "lamp", "switch", "sensor", "window", "heater", "fan", "lock", "bell"]
@@ -142,7 +142,25 @@ def test_a_long_document_is_tokenised_in_parts_without_loss(
     assert data.train.text.ids(0).tolist() == whole
 
 
-@given(st.lists(st.sampled_from(["a", "", " ", "b c", "\t", "ddd"]), min_size=1, max_size=40),
+def test_a_line_without_end_is_cut_into_parts_and_validated_on_in_part(folder: Folder) -> None:
+    line = "ab " * 1_100_000
+    path = folder.write("a", line)
+    found = survey_text((path,), "file", 0.1, lambda _: None)
+    parts = [part.text for part in read_parts(path, found)]
+    assert "".join(parts) == line
+    assert len(parts) == 4
+    assert max(map(len, parts)) <= LONGEST_PART
+    assert all(part.startswith(" ") for part in parts[1:])
+    vocabulary = Tokenizer.train(iter(["ab ab"]), VocabularyConfig(size=280))
+    data = folder.prepare(path, vocabulary=vocabulary)
+    [train], [valid] = texts(data), texts(data, "valid")
+    assert train == line
+    assert COPIED_CHARACTERS <= len(valid) < COPIED_CHARACTERS + LONGEST_PART
+    assert line.startswith(valid)
+
+
+@given(st.lists(st.sampled_from(["a", "", " ", "b c", "\t", "ddd", "eee f g" * 3]),
+                min_size=1, max_size=40),
        st.integers(1, 12), st.floats(0.01, 0.99))  # fmt: skip
 def test_no_character_of_a_file_is_lost_or_seen_twice(
     folder: Folder, lines: list[str], part: int, share: float
@@ -151,6 +169,7 @@ def test_no_character_of_a_file_is_lost_or_seen_twice(
     path = folder.write("a", text + "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passages, "PART_CHARACTERS", part)
+        patch.setattr(passages, "LONGEST_PART", 2 * part)
         if not text.strip():
             with pytest.raises(DataError):
                 survey_text((path,), "file", share, lambda _: None)

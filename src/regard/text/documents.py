@@ -1,7 +1,7 @@
 """From raw text to tokenised documents, for models of one side: checked first, made only once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ FORMAT = 1
 INDEX_FILE = "text.json"
 CHUNK_PARTS = 4096
 CHUNK_CHARACTERS = 1 << 22
+# Of documents that are all in training, about so many characters are validated on.
+COPIED_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -219,14 +221,16 @@ def _write(
 
 
 def _copy_first(found: TextSurvey, vocabulary: Vocabulary, valid: OneSideWriter) -> int:
-    """Write the first documents for validation too; return how many they are."""
+    """Write the first documents, or as much as is enough, for validation too; return how many."""
 
     def first() -> Iterator[Part]:
-        ended = 0
+        ended = characters = 0
         for part in read_parts(found.files[found.first], found):
-            yield part
+            characters += len(part.text)
+            enough = characters >= COPIED_CHARACTERS
+            yield replace(part, last=part.last or enough)
             ended += part.last
-            if ended == SMALLEST_VALIDATION:
+            if enough or ended == SMALLEST_VALIDATION:
                 return
 
     _tokenise(first(), vocabulary, valid, valid)

@@ -13,6 +13,8 @@ from regard.text.survey import VALIDATION_SALT, Log
 
 # A longer document is read and tokenised in parts of about this many characters.
 PART_CHARACTERS = 1 << 16
+# If there is no good place to end it for so long, it ends in a bad one.
+LONGEST_PART = 16 * PART_CHARACTERS
 
 Documents = Literal["file", "line", "blank"]
 
@@ -171,17 +173,23 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
     """Yield lines joined to parts; together with nothing between they are the whole text.
 
     A part ends with a newline that has no space beside it, where a vocabulary cuts in any case; if
-    there is none for long, with any.
+    there is none for long, with any newline, or before a space of a line that is itself so long.
     """
     part: list[str] = []
     size = 0
     for line in lines:
         alone = bool(part and line[:1].strip() and part[-1][-1:].strip())
-        if size >= PART_CHARACTERS and (alone or size >= 16 * PART_CHARACTERS):
+        if size >= PART_CHARACTERS and (alone or size >= LONGEST_PART):
             yield "\n".join([*part, ""])
             part, size = [], 0
-        part.append(line)
-        size += len(line) + 1
+        start = 0
+        while len(line) - start > LONGEST_PART:
+            space = line.rfind(" ", start + 1, start + LONGEST_PART)
+            end = start + LONGEST_PART if space < 0 else space
+            yield "\n".join([*part, line[start:end]])
+            part, size, start = [], 0, end
+        part.append(line[start:])
+        size += len(line) - start + 1
     if part:
         yield "\n".join(part)
 
