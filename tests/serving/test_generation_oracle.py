@@ -16,6 +16,9 @@ from regard.recipes.bring import import_checkpoint
 SPECIAL = ["<pad>", "<s>", "</s>"]
 PROMPTS = ["the light", "turn off the light, please! Küche", "a", "das Licht ist an und"]
 
+# Transformers may draw control tokens, and GPT-2's rows here that are no token.
+NO_TEXT = [0, 1, *range(320, 330)]
+
 
 def tokenizer() -> Any:
     library = tokenizers.Tokenizer(models.BPE())
@@ -50,9 +53,6 @@ def made(family: str) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.4 * torch.randn_like(parameter))
-        # They may draw what is no text; here that is never drawn.
-        model.lm_head.weight[:2] = 0.0
-        model.lm_head.weight[320:] = 0.0
     return model.eval()
 
 
@@ -77,6 +77,7 @@ def test_greedy_text_is_that_of_transformers(family: str, penalty: float, tmp_pa
             do_sample=False,
             max_new_tokens=15,
             repetition_penalty=penalty,
+            suppress_tokens=NO_TEXT,
         )[0, len(ids) :].tolist()
         wanted.append(tuple(out[: out.index(2)] if 2 in out else out))
     assert [samples[0].tokens for samples in found] == wanted

@@ -58,7 +58,7 @@ class _Chain:
     ids: list[int]
     seed: int
     most: int
-    eos: int
+    ends: frozenset[int]
     stream: TextStream
     tokens: list[int] = field(default_factory=list)
     log_prob: float = 0.0
@@ -67,7 +67,7 @@ class _Chain:
     def push(self, token: int, log_prob: float) -> str:
         """Take the next token; give the text that is certain now."""
         self.log_prob += log_prob
-        if token == self.eos:
+        if token in self.ends:
             self.finish = "end"
             return self._rest()
         self.tokens.append(token)
@@ -201,7 +201,7 @@ def _chains(
                 ids,
                 _seed(ids, config.seed),
                 most,
-                vocabulary.eos_id,
+                vocabulary.end_ids,
                 TextStream(vocabulary, prompts[number], ids, config.stop),
             )
             for sample in range(config.samples)

@@ -30,7 +30,8 @@ class LibraryText:
         self._library = _opened(content)
         self._continuing: tokenizers.Tokenizer | None = None
         vocabulary = self._library.get_vocab()
-        self.size = 1 + max(vocabulary.values())
+        self.ids = frozenset(vocabulary.values())
+        self.size = 1 + max(self.ids)
         special = {token["id"] for token in content["added_tokens"] if token["special"]}
         self.control_ids = control | (special - {_unknown(content["model"])})
         self._typed: dict[int, str] = {

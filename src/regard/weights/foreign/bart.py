@@ -10,7 +10,7 @@ from regard.weights.foreign.keys import Keys, token
 from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import ACTIVATIONS, wanted_weights
 from regard.weights.foreign.table import Row, WithoutFirst, bring, kinds, same
-from regard.weights.foreign.vocabulary import seq2seq_vocabulary
+from regard.weights.foreign.vocabulary import notes_of_ends, seq2seq_vocabulary
 
 _OFFSET: Final = 2
 
@@ -92,7 +92,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
         origin=f"BART of {folder.where}",
         max_tokens=longest - 2,
         decoding=folder.search(),
-        notes=(*notes, *weights.notes()),
+        notes=(*notes, *notes_of_ends(folder), *weights.notes()),
     )
 
 

@@ -181,10 +181,14 @@ class Keys:
 
 def token(values: Values, name: str) -> int | None:
     """The id of a control token in a config.json; the first, where there are several."""
+    return next(iter(tokens(values, name)), None)
+
+
+def tokens(values: Values, name: str) -> tuple[int, ...]:
+    """All ids of a control token in a config.json."""
     value = values.get(name)
-    if isinstance(value, list) and value:
-        value = value[0]
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    found = value if isinstance(value, list) else [value]
+    return tuple(one for one in found if isinstance(one, int) and not isinstance(one, bool))
 
 
 def labels(keys: Keys, classes: int) -> tuple[str, ...]:

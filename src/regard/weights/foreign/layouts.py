@@ -11,7 +11,7 @@ from regard.weights.foreign.keys import MOST_LAYERS
 from regard.weights.foreign.model import ForeignModel
 from regard.weights.foreign.parts import ACTIVATIONS, wanted_weights
 from regard.weights.foreign.table import Row, bring
-from regard.weights.foreign.vocabulary import either_vocabulary
+from regard.weights.foreign.vocabulary import either_vocabulary, notes_of_ends
 
 _MAX_TOKENS: Final = 512
 
@@ -103,5 +103,5 @@ def read_layout(
         origin=f"{name} of {folder.where}",
         max_tokens=longest,
         decoding=folder.search(),
-        notes=weights.notes(),
+        notes=(*notes_of_ends(folder), *weights.notes()),
     )

@@ -19,7 +19,7 @@ from regard.weights.foreign.parts import (
     wanted_weights,
 )
 from regard.weights.foreign.table import Row, bring, send
-from regard.weights.foreign.vocabulary import seq2seq_vocabulary, two_sides
+from regard.weights.foreign.vocabulary import notes_of_ends, seq2seq_vocabulary, two_sides
 
 EXPORTS: Final = "Marian"
 _EPS: Final = 1e-5  # its norms have no setting for it
@@ -109,7 +109,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
         origin=f"Marian of {folder.where}",
         max_tokens=longest - 1,
         decoding=folder.search(),
-        notes=weights.notes(),
+        notes=(*notes_of_ends(folder), *weights.notes()),
     )
 
 

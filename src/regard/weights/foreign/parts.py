@@ -18,6 +18,7 @@ from regard.models.encoder import TextEncoder
 from regard.models.transformer import Transformer
 from regard.nn.config import FeedForwardKind, LayerNormConfig
 from regard.shapes import Tensor
+from regard.text.vocabulary import Vocabulary
 
 # A logit, or what is added to one, of a token that is never generated.
 NEVER: Final = -1e4
@@ -93,6 +94,12 @@ def plain_layers(config: LayerConfig) -> list[tuple[bool, str]]:
         (config.key_dim * config.num_heads == config.d_model, f"model.d_k = {config.key_dim}"),
         (config.value_dim == config.key_dim, f"model.d_v = {config.value_dim}"),
     ]
+
+
+def ends(vocabulary: Vocabulary) -> int | list[int]:
+    """What ends a text, as transformers has it: an id, or several."""
+    others = sorted(vocabulary.end_ids - {vocabulary.eos_id})
+    return [vocabulary.eos_id, *others] if others else vocabulary.eos_id
 
 
 def left_out(**settings: float) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from regard.weights.foreign.keys import Keys
 from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import attention_sizes, wanted_weights
 from regard.weights.foreign.table import Row, bring, kinds, same, stacked
-from regard.weights.foreign.vocabulary import seq2seq_vocabulary
+from regard.weights.foreign.vocabulary import notes_of_ends, seq2seq_vocabulary
 
 _FEED_FORWARDS: Final[dict[str, FeedForwardKind]] = {
     "relu": "relu",
@@ -159,7 +159,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
         origin=f"T5 of {folder.where}",
         max_tokens=_MAX_TOKENS,
         decoding=folder.search(),
-        notes=weights.notes(),
+        notes=(*notes_of_ends(folder), *weights.notes()),
     )
 
 

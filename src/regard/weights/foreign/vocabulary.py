@@ -8,7 +8,7 @@ from regard.errors import CheckpointError, ModelError
 from regard.text.foreign import sentencepiece_vocabulary, tokenizers_vocabulary
 from regard.weights.files import read_file
 from regard.weights.foreign.folder import ForeignFolder, read_json
-from regard.weights.foreign.keys import token
+from regard.weights.foreign.keys import token, tokens
 from regard.weights.layout import SOURCE_TOKENIZER, TARGET_TOKENIZER
 
 _LIBRARY: Final = "tokenizer.json"
@@ -27,7 +27,7 @@ def decoder_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
     bos, eos, pad = (token(values, f"{name}_token_id") for name in ("bos", "eos", "pad"))
     start, end = _first(bos, eos, 0), _first(eos, bos, 0)
     control = {"pad": _first(pad, eos, bos, 0), "start": start, "eos": end}
-    return one_vocabulary(folder, size, control)
+    return one_vocabulary(folder, size, control, ends=tokens(values, "eos_token_id")[1:])
 
 
 def seq2seq_vocabulary(
@@ -53,6 +53,14 @@ def seq2seq_control(folder: ForeignFolder) -> Control:
     pad = _first(token(values, "pad_token_id"), 0)
     start = _first(token(values, "decoder_start_token_id"), pad)
     return {"pad": pad, "start": start, "eos": _first(token(values, "eos_token_id"), 0)}
+
+
+def notes_of_ends(folder: ForeignFolder) -> tuple[str, ...]:
+    """What is to be said where an encoder-decoder has several end tokens."""
+    first, *others = tokens(folder.generation(), "eos_token_id") or (0,)
+    if not others:
+        return ()
+    return (f"eos_token_id = {first} ends a text here, and {others} are never generated",)
 
 
 def either_vocabulary(folder: ForeignFolder, sizes: tuple[int, int]) -> Vocabularies | None:
@@ -94,6 +102,7 @@ def one_vocabulary(
     *,
     prefix: tuple[int, ...] = (),
     suffix: tuple[int, ...] = (),
+    ends: tuple[int, ...] = (),
     file: str = _LIBRARY,
 ) -> Vocabularies | None:
     """What tokenizer.json holds, with what our models need to know of it; None without one.
@@ -113,6 +122,7 @@ def one_vocabulary(
             mask=control.get("mask"),
             prefix=prefix,
             suffix=suffix,
+            ends=ends,
             size=size,
             name=str(path),
         )
