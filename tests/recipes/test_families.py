@@ -8,7 +8,8 @@ from regard.errors import RecipeError
 from regard.models.count import parameter_count
 from regard.nn.config import RotaryConfig, YarnScalingConfig
 from regard.recipes.keys import recipe_keys
-from regard.recipes.load import load_recipe, load_recipe_of, preset_names, recipe_class
+from regard.recipes.load import load_recipe, load_recipe_of, recipe_class
+from regard.recipes.names import preset_names
 from regard.recipes.recipe import DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.write import format_recipe
 

@@ -29,7 +29,8 @@ def doctor(*, quick: bool = False, json: Json = False) -> None:
 
 def list_recipes() -> None:
     """List the recipes that come with regard, each with its family of models."""
-    from regard.recipes.load import load_recipe, preset_names
+    from regard.recipes.load import load_recipe
+    from regard.recipes.names import preset_names
 
     recipes = {name: load_recipe(name) for name in preset_names()}
     width = max(map(len, recipes))
