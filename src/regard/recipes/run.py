@@ -1,12 +1,13 @@
 """Training from a recipe into a run folder, and going on with one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
 from regard.durations import duration
 from regard.errors import RunFolderError, command
+from regard.evaluation.figures import FIGURES
 from regard.recipes.assembled import Assembly
 from regard.recipes.assembly import assemble
 from regard.recipes.finetune import planned
@@ -80,6 +81,7 @@ def finetune(
     out: str | Path,
     *,
     epochs: int | float | None = None,
+    given: Collection[str] = (),
     reporter: Reporter | None = None,
 ) -> TrainingResult:
     """Train a classifier as a recipe of `classifier_recipe` says, into a new run folder.
@@ -87,7 +89,10 @@ def finetune(
     Args:
         recipe: what to train.
         out: the run folder to make.
-        epochs: how often each text is seen; None for as many steps as the recipe says.
+        epochs: how often each text is seen; steps, warm-up and checkpoints are planned for that.
+            None for all as the recipe says.
+        given: dotted keys of the recipe that the plan leaves alone; with `training.max_steps`
+            among them, it is for so many steps.
         reporter: shows what happens; on stderr by default.
 
     Raises:
@@ -98,7 +103,7 @@ def finetune(
         assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
         if epochs is not None and isinstance(assembly, LabelAssembly):
             batches = assembly.batches().count(0)
-            assembly = replace(assembly, recipe=planned(assembly.recipe, epochs, batches))
+            assembly = replace(assembly, recipe=planned(assembly.recipe, epochs, batches, given))
         result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
         reporter.say(_outcome(folder.path, assembly.recipe, result))
         return result
@@ -210,7 +215,8 @@ def _outcome(run: Path, recipe: AnyRecipe, result: TrainingResult) -> str:
     why = "no better for a while, stopped early" if result.reason == "patience" else "done"
     which = f"the model is that of step {result.model_step:,}"
     if result.best_value is not None:
-        which += f", the best by {recipe.training.best_metric} ({result.best_value:.2f})"
+        shown = FIGURES[recipe.training.best_metric].show(result.best_value)
+        which += f", the best by {recipe.training.best_metric} ({shown})"
     return "\n".join(
         [
             f"{why}: {result.step:,} steps in {duration(result.seconds)}; {which}",
