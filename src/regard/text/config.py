@@ -1,8 +1,9 @@
 """Where text comes from, and how it is cut into tokens."""
 
+from collections import Counter
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from regard.settings import Settings
 
@@ -106,6 +107,14 @@ class LabelsConfig(Settings):
     valid: str = ""
     valid_share: float = Field(default=0.1, gt=0, lt=1)
     names: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+    @field_validator("names")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise ValueError(f'the label "{name}" is there {count} times; each has one class')
+        return names
 
 
 class MaskingConfig(Settings):
