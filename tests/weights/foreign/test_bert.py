@@ -1,5 +1,6 @@
 """BERT, RoBERTa and DistilBERT of transformers and ours: the same vectors, logits and classes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,35 @@ def test_classes_are_told_as_transformers_tells_them(
     wanted = theirs(input_ids=ids, attention_mask=MASK.long()).logits
     close(model.classify(model(ids, MASK), MASK), wanted)
     assert found.labels == ("ham", "spam", "both")
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"problem_type": "multi_label_classification"}, 'problem_type = "multi_label_class'),
+        ({"problem_type": "regression"}, 'problem_type = "regression" can\'t be honoured'),
+        ({"id2label": {"0": "ham", "1": "ham"}}, "id2label = "),
+        ({"id2label": {"0": "1"}}, "wanted a name of its own for each class"),
+        ({"id2label": 3}, "id2label = 3 can't be honoured, wanted a table"),
+    ],
+)
+def test_what_tells_no_class_or_two_of_one_name_is_refused(
+    make: Any, changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = saved(make("ForSequenceClassification"), tmp_path)
+    values = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(values | changes))
+    with pytest.raises(CheckpointError) as refused:
+        read(path)
+    assert said in refused.value.problem
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_a_classifier_of_one_output_is_refused(make: Any, tmp_path: Path) -> None:
+    path = saved(make("ForSequenceClassification", num_labels=1), tmp_path)
+    with pytest.raises(CheckpointError, match="its classifier has one output, which is a number"):
+        read(path)
 
 
 def test_robertas_positions_begin_after_its_padding(tmp_path: Path) -> None:
