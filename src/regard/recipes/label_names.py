@@ -1,7 +1,7 @@
 """The labels that a classifier tells apart, found in the text or kept from an earlier run."""
 
 from regard.text.config import LabelsConfig
-from regard.text.labels import MOST_LABELS, read_labelled
+from regard.text.labelled_lines import MOST_LABELS, read_labelled
 
 
 def names_in(files: tuple[str, ...]) -> tuple[str, ...]:

@@ -205,7 +205,7 @@ def _record(label: "Label") -> str:
 
 def _labelled(path: Path, names: Sequence[str]) -> list[tuple[int, str]]:
     """The texts of a file with the numbers of their labels."""
-    from regard.text.labels import read_labelled, unknown_label
+    from regard.text.labelled_lines import read_labelled, unknown_label
 
     numbers = {name: number for number, name in enumerate(names)}
     pairs = []

@@ -8,7 +8,7 @@ from typing import Literal
 from regard.errors import DataError
 from regard.text.inputs import counted, empty_file
 from regard.text.lines import read_lines
-from regard.text.split import place
+from regard.text.split import holds_out
 from regard.text.survey import VALIDATION_SALT, Log
 
 # A longer document is read and tokenised in parts of about this many characters.
@@ -54,7 +54,7 @@ class TextSurvey:
 
     def holds_out(self, text: str) -> bool:
         """Return whether a document is kept from training."""
-        return self.share > 0 and place(text, salt=VALIDATION_SALT) < self.share
+        return holds_out(text, self.share, salt=VALIDATION_SALT)
 
 
 def survey_text(files: tuple[str, ...], kind: Documents, share: float, log: Log) -> TextSurvey:
@@ -82,7 +82,7 @@ def survey_text(files: tuple[str, ...], kind: Documents, share: float, log: Log)
                 continue
             first = number if first < 0 else first
             documents += 1
-            held_out += share > 0 and place(text, salt=VALIDATION_SALT) < share
+            held_out += holds_out(text, share, salt=VALIDATION_SALT)
         log(f"text: {counted(documents - before, 'document')} in {path}")
     _require_text(documents, files)
     # Where all are near twins, the whole group would go and leave nothing to train on.
