@@ -64,7 +64,7 @@ def render_report(data: ReportData) -> str:
     lead = f'<p class="lead">{_text(data.description)}</p>' if data.description else ""
     body = [
         f'<p class="over">regard · training report</p><h1>{_text(data.title)}</h1>{lead}',
-        _tiles(data, validations, tests),
+        _tiles(data, validations, best, tests),
         _section("How it learned", _charts(data, validations), wrap="charts"),
         _section(
             "What it said",
@@ -94,14 +94,19 @@ def _section(title: str, content: str, *, wrap: str, note: str = "") -> str:
     return f'<section><h2>{title}</h2>{above}<div class="{wrap}">{content}</div></section>'
 
 
-def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Record]) -> str:
+def _tiles(
+    data: ReportData,
+    validations: Sequence[Record],
+    best: Record | None,
+    tests: Sequence[Record],
+) -> str:
     tiles: list[tuple[str, str, str]] = []
     for name in _measured([*validations, *tests])[:_TILES]:
         figure = FIGURES[name]
         if found := curve(tests, name):
             tiles.append((figure.title, figure.show(found[-1][1]), "on the test split"))
-        elif found := curve(validations, name):
-            step, value = figure.best(found)
+        elif best and (found := curve([best], name)):
+            step, value = found[0]
             tiles.append((figure.title, figure.show(value), f"best validation, step {step:,}"))
     if data.parameters:
         total = total_parameters(data.parameters)

@@ -113,7 +113,7 @@ class LabelsConfig(Settings):
     def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name, count in Counter(names).items():
             if count > 1:
-                raise ValueError(f'the label "{name}" is there {count} times; each has one class')
+                raise ValueError(f'names has the label "{name}" {count} times; each has one class')
         return names
 
 
