@@ -52,6 +52,10 @@ class TextAssembly(Assembly):
     def batches_of(self, corpus: TextCorpus) -> WindowBatches | MaskedBatches:
         """The batches of a text."""
 
+    def batches(self) -> WindowBatches | MaskedBatches:
+        """The batches of the training text, in their order."""
+        return self.batches_of(self.data.train)
+
     def fixed_parts(self) -> Iterator[TextPart]:
         """The parts of the validation text, the same each time."""
         for batch in self.batches_of(self.data.valid).fixed():
@@ -85,10 +89,6 @@ class DecoderAssembly(TextAssembly):
             batch_tokens=self.recipe.training.batch_tokens,
             seed=self.recipe.training.seed,
         )
-
-    def batches(self) -> WindowBatches:
-        """The batches of the training text, in their order."""
-        return self.batches_of(self.data.train)
 
     def validator(self) -> LanguageValidator:
         """What measures the model on the validation text."""
@@ -143,10 +143,6 @@ class MaskedAssembly(TextAssembly):
             batch_tokens=self.recipe.training.batch_tokens,
             seed=self.recipe.training.seed,
         )
-
-    def batches(self) -> MaskedBatches:
-        """The batches of the training text, in their order."""
-        return self.batches_of(self.data.train)
 
     def validator(self) -> MaskedValidator:
         """What measures the model on the validation text."""
