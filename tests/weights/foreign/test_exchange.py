@@ -26,11 +26,15 @@ from regard.nn.config import (
 )
 from regard.recipes.bring import export_run, import_checkpoint
 from regard.recipes.load import load_recipe
+from regard.recipes.names import preset_names
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.write import format_recipe
 from regard.text.config import DataConfig, LabelsConfig, TextConfig, VocabularyConfig
 from regard.text.tokenizer import Tokenizer
+from regard.weights.foreign import ctranslate2, huggingface
 from regard.weights.foreign.families import read
+from regard.weights.foreign.model import OwnModel
+from regard.weights.foreign.parts import wanted_weights
 from regard.weights.run_folder import RunFolder
 
 LINES = ["the lights are on", "the heat is off", "Öffne die Tür!", "12 doors are open"]
@@ -301,6 +305,43 @@ def test_a_classifier_without_a_pooler_is_refused(tmp_path: Path) -> None:
     run, _ = encoder_run(tmp_path / "run", BERTS["masked"], ("a", "b"))
     with pytest.raises(ModelError, match=r"a classifier with model\.pooler = false"):
         export_run(run, tmp_path / "out", "huggingface")
+
+
+def goes_out(preset: str, format_name: str) -> bool:
+    """Whether a format has a place for the settings of a preset."""
+    recipe, words = load_recipe(preset), vocabulary()
+    config: Any = recipe.model
+    if format_name == "ctranslate2" and isinstance(config, EncoderConfig):
+        return False
+    own: Any = OwnModel(
+        config=config,
+        weights=wanted_weights(config, words.size),  # of no memory
+        source=words,
+        target=words,
+        max_tokens=recipe.data.max_tokens,
+    )
+    try:
+        if format_name == "ctranslate2":
+            ctranslate2.require_expressible(config, words)
+        else:
+            huggingface.written(own)
+    except ModelError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("place", "format_name"), [(2, "huggingface"), (3, "ctranslate2")])
+def test_the_page_says_which_presets_go_out(place: int, format_name: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    section = page.partition("| preset |")[2].partition("\n\n")[0]
+    rows = [line.split("|") for line in section.splitlines()[2:]]
+    told = {
+        name.strip(" `"): not row[place].strip().startswith("no")
+        for row in rows
+        for name in row[1].split(",")
+    }
+    assert {*told} == {*preset_names()}
+    assert told == {name: goes_out(name, format_name) for name in told}
 
 
 def test_an_export_takes_no_place_that_is_taken(tmp_path: Path) -> None:
