@@ -1,5 +1,6 @@
 """Marian and OPUS-MT models as transformers keeps them (MarianMTModel)."""
 
+from itertools import product
 from typing import Any, Final
 
 import torch
@@ -23,19 +24,6 @@ from regard.weights.foreign.vocabulary import notes_of_ends, seq2seq_vocabulary,
 
 EXPORTS: Final = "Marian"
 _EPS: Final = 1e-5  # its norms have no setting for it
-# The axis of our weights that runs along the model's width, by the end of their names.
-_ALONG_WIDTH: Final = {
-    "embedding.weight": (1,),
-    "projection.weight": (1,),
-    "attention.input.weight": (1,),
-    "attention.output.weight": (0,),
-    "attention.output.bias": (0,),
-    "feed_forward.input.weight": (1,),
-    "feed_forward.output.weight": (0,),
-    "feed_forward.output.bias": (0,),
-    "norm.weight": (0,),
-    "norm.bias": (0,),
-}
 
 
 def table(config: TransformerConfig, source: str, target: str) -> list[Row]:
@@ -126,7 +114,7 @@ def write(model: OwnModel[TransformerConfig]) -> Written:
     require(EXPORTS, *_expressible(config))
     weights = dict(model.weights)
     if isinstance(config.positions, SinusoidalConfig) and config.positions.layout != "halves":
-        weights = _sines_first(weights, config.d_model)
+        weights = _sines_first(weights, config)
     shared = config.tying == "three_way"
     names = (common.SHARED, "") if shared else (common.SOURCE, common.TARGET)
     sent = send(table(config, *names), weights)
@@ -172,14 +160,28 @@ def write(model: OwnModel[TransformerConfig]) -> Written:
     return Written(values, sent, generation)
 
 
-def _sines_first(weights: dict[str, Tensor], width: int) -> dict[str, Tensor]:
+def _sines_first(weights: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
     """The same model with the even dimensions of its width before the odd ones."""
+    width = config.d_model
     order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
-    moved = {}
-    for name, weight in weights.items():
-        axes = [axis for end, found in _ALONG_WIDTH.items() if name.endswith(end) for axis in found]
-        moved[name] = weight.index_select(axes[0], order) if axes else weight
-    return moved
+    axes = _along_width(config)
+    return {
+        name: weight.index_select(axes[name], order) if name in axes else weight
+        for name, weight in weights.items()
+    }
+
+
+def _along_width(config: TransformerConfig) -> dict[str, int]:
+    """The axis that runs along the model's width, of all weights that have one."""
+    axes = {f"{name}.weight": 1 for name in ("source_embedding", "target_embedding", "projection")}
+    for side, number in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        parts = ["self_attention", "feed_forward"] + ["cross_attention"] * (side == "decoder")
+        for i, part in product(range(number), parts):
+            name = f"{side}_layers.{i}.{part}"
+            axes[f"{name}.input.weight"] = 1
+            for end in (".output.weight", ".output.bias", "_norm.weight", "_norm.bias"):
+                axes[name + end] = 0
+    return axes
 
 
 def _expressible(config: TransformerConfig) -> list[tuple[bool, str]]:
