@@ -54,12 +54,6 @@ class ForeignFolder:
         """The settings, to be asked for key by key."""
         return Keys(self.values, str(self.path / CONFIG))
 
-    @property
-    def architecture(self) -> str:
-        """The class that wrote it, such as "MarianMTModel"; "" where it doesn't say."""
-        names = self.values.get("architectures")
-        return str(names[0]) if isinstance(names, list) and len(names) == 1 else ""
-
     def generation(self) -> Mapping[str, Any]:
         """How it is to be generated from: generation_config.json, or else config.json."""
         path = self.path / _GENERATION

@@ -8,6 +8,7 @@ import torch
 from regard.models.config import TransformerConfig
 from regard.nn.config import LayerNormConfig, SinusoidalConfig
 from regard.shapes import Tensor
+from regard.text.vocabulary import never_generated
 from regard.weights.foreign import transformers_seq2seq as common
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.keys import Keys
@@ -147,13 +148,12 @@ def write(model: OwnModel[TransformerConfig]) -> Written:
         "decoder_start_token_id": target.start_id,
         "forced_eos_token_id": target.eos_id,
     }
-    never = sorted({target.pad_id, target.start_id} - {target.eos_id})
     generation = {
         "pad_token_id": target.pad_id,
         "eos_token_id": target.eos_id,
         "decoder_start_token_id": target.start_id,
         "forced_eos_token_id": target.eos_id,
-        "bad_words_ids": [[number] for number in never],
+        "bad_words_ids": [[number] for number in never_generated(target)],
         "num_beams": model.beam,
         "max_length": model.max_tokens + 1,
     }
