@@ -19,7 +19,7 @@ from regard.decoding.encode import (
 from regard.errors import DataError, ModelError, RegardError, command
 from regard.models.encoder import Pooling, TextEncoder
 from regard.recipes.recipe import EncoderRecipe
-from regard.serving.opening import OpenedEncoder, RunPath, find_device, open_encoder
+from regard.serving.opening import OpenedEncoder, RunPath, open_encoder, prepare_device
 from regard.serving.strings import checked_strings
 from regard.text.vocabulary import Vocabulary
 
@@ -72,9 +72,7 @@ def load_encoder(path: RunPath, *, device: str = "auto", threads: int | None = N
         RecipeError: the run is of another family; says which command is for it.
         RegardError: there is no such device.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return Encoder(open_encoder(path, find_device(device)))
+    return Encoder(open_encoder(path, prepare_device(device, threads)))
 
 
 class Encoder:

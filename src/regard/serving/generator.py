@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypedDict, Unpack, overload
 
-import torch
 from pydantic import ValidationError
 
 from regard.decoding.generate import Continuation, generate, stream
@@ -15,8 +14,8 @@ from regard.recipes.recipe import DecoderRecipe
 from regard.serving.opening import (
     OpenedLanguageModel,
     RunPath,
-    find_device,
     open_language_model,
+    prepare_device,
 )
 from regard.serving.strings import checked_strings, refuse_unknown
 from regard.text.vocabulary import Vocabulary
@@ -60,9 +59,7 @@ def load_language_model(
         RecipeError: the run is of another family; says which command is for it.
         RegardError: there is no such device.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return Generator(open_language_model(path, find_device(device)))
+    return Generator(open_language_model(path, prepare_device(device, threads)))
 
 
 class Generator:

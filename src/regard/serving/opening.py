@@ -162,6 +162,13 @@ def _control(vocabulary: Vocabulary) -> tuple[int, int, frozenset[int]]:
     return vocabulary.start_id, vocabulary.eos_id, vocabulary.control_ids
 
 
+def prepare_device(wanted: str, threads: int | None) -> torch.device:
+    """As `find_device`; and use so many CPU threads, in the whole process, if it is said."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return find_device(wanted)
+
+
 def find_device(wanted: str) -> torch.device:
     """The device for `auto`, `cpu`, `cuda` or `cuda:1`.
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypedDict, Unpack, cast, overload
 
-import torch
 from pydantic import ValidationError
 
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
@@ -19,8 +18,8 @@ from regard.recipes.recipe import Recipe
 from regard.serving.opening import (
     OpenedRun,
     RunPath,
-    find_device,
     open_run,
+    prepare_device,
     require_same_target,
 )
 from regard.serving.strings import checked_strings, listed, refuse_unknown
@@ -73,9 +72,7 @@ def load(
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise RegardError("expected one run folder or more, got none", where="load")
-    if threads is not None:
-        torch.set_num_threads(threads)
-    place = find_device(device)
+    place = prepare_device(device, threads)
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
     return Translator(runs)
