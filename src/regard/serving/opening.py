@@ -157,9 +157,9 @@ def require_same_target(runs: list[OpenedRun]) -> None:
         )
 
 
-def _control(vocabulary: Vocabulary) -> tuple[int, int, frozenset[int]]:
+def _control(vocabulary: Vocabulary) -> tuple[int, int, frozenset[int], frozenset[int]]:
     """What a search knows of a vocabulary beside its pieces."""
-    return vocabulary.start_id, vocabulary.eos_id, vocabulary.control_ids
+    return vocabulary.start_id, vocabulary.eos_id, vocabulary.end_ids, vocabulary.control_ids
 
 
 def prepare_device(wanted: str, threads: int | None) -> torch.device:
