@@ -61,7 +61,7 @@ all                                                                             
         (
             "gpt-char",
             ["model.positions.scaling.kind=yarn", "model.positions.scaling.factor=4"],
-            "rotary positions (yarn, factor 4)",
+            "rotary positions (yarn, factor 4), a window of 128 tokens",
         ),
         ("tiny", ["model.decoder_mixer=ssru"], "sinusoidal positions, ssru in the decoder"),
     ],
