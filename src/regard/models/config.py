@@ -197,6 +197,8 @@ class EncoderConfig(LayerConfig):
     `token_types` is the number of kinds of segments that an embedding tells apart (0: none).
     `prediction_head` is what fills masked tokens: a dense layer, GELU, a norm, then
     the embedding's matrix and a bias. `pooler` is a dense layer with tanh on the first token.
+    A classifier looks at the first token, through the pooler if there is one, or, where
+    `classifier_pooling` is `mean`, at the mean of all tokens.
     The other switches are those of `TransformerConfig`.
 
     Source: Devlin et al. 2018, arXiv:1810.04805.
@@ -215,6 +217,7 @@ class EncoderConfig(LayerConfig):
     embedding_norm: bool = True
     prediction_head: bool = True
     pooler: bool = False
+    classifier_pooling: Literal["cls", "mean"] = "cls"
 
 
 ModelConfig = TransformerConfig | DecoderConfig | EncoderConfig

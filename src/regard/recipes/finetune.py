@@ -70,7 +70,15 @@ def classifier_recipe(name_or_path: str | Path, overrides: Sequence[str]) -> Enc
         update={
             "description": f"A classifier, from {name_or_path}.",
             "init": init,
-            "model": base.model.model_copy(update={"prediction_head": False}),
+            "model": base.model.model_copy(
+                update={
+                    "prediction_head": False,
+                    # A new classifier looks at what the encoder's vectors are made of.
+                    "classifier_pooling": base.model.classifier_pooling
+                    if base.classifies
+                    else base.embedding.pooling,
+                }
+            ),
             "training": training,
             "lora": LoraConfig(),
             "labels": LabelsConfig(),

@@ -14,7 +14,7 @@ from regard.text.config import VocabularyConfig
 from regard.weights.fit import misfits
 from regard.weights.run_folder import RunFolder
 
-_FREE = FREE | {"prediction_head"}
+_FREE = FREE | {"prediction_head", "classifier_pooling"}
 
 
 def borrows(recipe: AnyRecipe) -> bool:
