@@ -1,6 +1,7 @@
 import gzip
 import json
 import lzma
+import os
 from pathlib import Path
 
 import numpy as np
@@ -363,6 +364,23 @@ def test_missing_files_are_refused(folder: Folder) -> None:
     assert folder.refused(folder.config(valid_tsv=missing)) == message
     assert folder.refused(DataConfig()) == (
         "data: no training text is given\n  give data.source and data.target, or data.tsv"
+    )
+
+
+@pytest.mark.parametrize("option", ["tsv", "source", "target", "valid_tsv"])
+def test_a_pipe_is_refused_at_once(folder: Folder, option: str) -> None:
+    pipe = str(folder.path / "pipe")
+    os.mkfifo(pipe)
+    good = folder.write("good", "a\n")
+    config = {
+        "tsv": DataConfig(tsv=(pipe,)),
+        "source": DataConfig(source=(pipe,), target=(good,)),
+        "target": DataConfig(source=(good,), target=(pipe,)),
+        "valid_tsv": folder.config(valid_tsv=pipe),
+    }[option]
+    assert folder.refused(config) == (
+        f"{pipe}: it must be a regular file, because it is read more than once\n"
+        "  write the text to a file first"
     )
 
 

@@ -85,7 +85,8 @@ class TextConfig(Settings):
     `max_tokens` tokens is cut into windows of that many.
 
     Without `valid_text` the share `valid_share` is held out: whole documents, chosen by a hash of
-    their text, or where each file is a document its last part.
+    their text, or where each file is a document its last part, of whole lines unless the last
+    line is too long for that.
     """
 
     text: Paths = ()

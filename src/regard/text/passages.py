@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil
 from typing import Literal
 
 from regard.errors import DataError
@@ -15,6 +16,11 @@ from regard.text.survey import VALIDATION_SALT, Log
 PART_CHARACTERS = 1 << 16
 # If there is no good place to end it for so long, it ends in a bad one.
 LONGEST_PART = 16 * PART_CHARACTERS
+
+# A shorter line is not cut to hold out its last part.
+SHORTEST_CUT = 1 << 10
+# So far before the place where a line is to be cut, a space is looked for.
+NEAR = 1 << 10
 
 Documents = Literal["file", "line", "blank"]
 
@@ -34,13 +40,25 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Where the held-out part of a file begins.
+
+    That is at the first line that begins at the character `place` or after it; or inside the line
+    that it falls in.
+    """
+
+    place: int
+    in_line: bool
+
+
+@dataclass(frozen=True)
 class TextSurvey:
     """What one pass over the text found.
 
     `documents` have text in them, `empty` ones only space; `first` is the first file with a
     document. `share` is the share of documents that is held out by a hash of their text, and
-    `cuts` says for each file that is a document with text at which of its characters the held-out
-    part begins; None where all of it is for training.
+    `cuts` says for each file that is a document with text where the held-out part begins; None
+    where all of it is for training.
     """
 
     files: tuple[str, ...]
@@ -50,7 +68,7 @@ class TextSurvey:
     characters: int
     first: int
     share: float
-    cuts: dict[str, float | None]
+    cuts: dict[str, Cut | None]
 
     def holds_out(self, text: str) -> bool:
         """Return whether a document is kept from training."""
@@ -93,26 +111,49 @@ def survey_text(files: tuple[str, ...], kind: Documents, share: float, log: Log)
 def _survey_files(files: tuple[str, ...], share: float, log: Log) -> TextSurvey:
     documents = empty = characters = 0
     first = -1
-    cuts: dict[str, float | None] = {}
+    cuts: dict[str, Cut | None] = {}
     for number, path in enumerate(files):
         total = 0
-        bounds: list[int] = []
-        for line in _lines(path):
+        lines: list[_Line] = []
+        for line in _lines(path, ends=True):
             if line.strip():
                 # The first and the last line with text in it.
-                bounds = [bounds[0] if bounds else total, total]
-            total += len(line) + 1
+                lines = [*lines[:1], _Line.at(total, line)]
+            total += len(line)
         log(f"text: {counted(total, 'character')} in {path}")
         characters += total
-        if not bounds:
+        if not lines:
             empty += 1
             continue
         first = number if first < 0 else first
         documents += 1
-        cut = max((1 - share) * total, bounds[0] + 1.0)
-        cuts[path] = cut if share and bounds[1] >= cut else None
+        cuts[path] = _cut(lines[0], lines[-1], total, share) if share else None
     _require_text(documents, files)
     return TextSurvey(files, "file", documents, empty, characters, first, share, cuts)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Where a line begins in its file, and where its text does, and ends, without space."""
+
+    start: int
+    first: int
+    end: int
+
+    @classmethod
+    def at(cls, start: int, line: str) -> "_Line":
+        return cls(start, start + len(line) - len(line.lstrip()), start + len(line.rstrip()))
+
+
+def _cut(first: _Line, last: _Line, total: int, share: float) -> Cut | None:
+    """Choose where to cut a file with these first and last lines of text, to hold out a share."""
+    place = max(ceil((1 - share) * total), first.start + 1)
+    if last.start >= place:
+        return Cut(place, in_line=False)
+    if last.end - last.first < SHORTEST_CUT:
+        return None
+    inside = first.first + int((1 - share) * (last.end - first.first))
+    return Cut(min(max(inside, last.first + 1), last.end - 1), in_line=True)
 
 
 def _require_text(documents: int, files: tuple[str, ...]) -> None:
@@ -136,14 +177,19 @@ def read_parts(path: str, found: TextSurvey) -> Iterator[Part]:
             yield Part(part, line, held_out, index == 0, index == len(parts) - 1)
 
 
-def _parts_of_file(lines: Iterator[tuple[int, str]], cut: float | None) -> Iterator[Part]:
+def _parts_of_file(lines: Iterator[tuple[int, str]], cut: Cut | None) -> Iterator[Part]:
     """Yield a file as one document, or as two where its last part is held out."""
     held: list[tuple[int, str]] = []
 
     def before_cut() -> Iterator[str]:
         position = 0
         for number, line in lines:
-            if cut is not None and position >= cut:
+            if cut is not None and cut.in_line and position + len(line) > cut.place:
+                before, after = _halves(line, cut.place - position)
+                held.append((number, after))
+                yield before
+                return
+            if cut is not None and not cut.in_line and position >= cut.place:
                 held.append((number, line))
                 return
             position += len(line) + 1
@@ -154,6 +200,16 @@ def _parts_of_file(lines: Iterator[tuple[int, str]], cut: float | None) -> Itera
         number, line = held[0]
         rest = chain([line], (text for _, text in lines))
         yield from _marked(_joined(rest), line=number, held_out=True)
+
+
+def _halves(line: str, place: int) -> tuple[str, str]:
+    """Cut a line in two that both have text: at the last space near before a place, or at it.
+
+    That space is in neither.
+    """
+    text = len(line) - len(line.lstrip())
+    space = line.rfind(" ", max(text, place - NEAR), place)
+    return (line[:place], line[place:]) if space < 0 else (line[:space], line[space + 1 :])
 
 
 def _marked(texts: Iterator[str], *, line: int, held_out: bool) -> Iterator[Part]:
@@ -214,9 +270,9 @@ def _documents(path: str, kind: Documents) -> Iterator[tuple[int, str]]:
         yield number - len(block) + 1, "\n".join(block)
 
 
-def _lines(path: str) -> Iterator[str]:
+def _lines(path: str, *, ends: bool = False) -> Iterator[str]:
     empty = True
-    for line in read_lines(path):
+    for line in read_lines(path, ends=ends):
         empty = False
         yield line
     if empty:
