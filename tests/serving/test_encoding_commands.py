@@ -199,6 +199,7 @@ def test_masks_are_filled(command: Command, encoder_run: Path, encoder: Encoder)
             "--output: cannot go with --labels\n",
         ),
         (["fill", "no mask"], "text: there is no [MASK] in it\n"),
+        (["fill", "[MASK] \udcff"], "TEXT: character 8 is not valid UTF-8\n"),
     ],
 )
 def test_refuses_what_makes_no_sense(

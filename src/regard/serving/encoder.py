@@ -20,7 +20,7 @@ from regard.errors import DataError, ModelError, RegardError, command
 from regard.models.encoder import Pooling, TextEncoder
 from regard.recipes.recipe import EncoderRecipe
 from regard.serving.opening import OpenedEncoder, RunPath, open_encoder, prepare_device
-from regard.serving.strings import checked_strings
+from regard.serving.strings import checked_string, checked_strings
 from regard.text.vocabulary import Vocabulary
 
 # What stands for a token to fill in; it means that in `fill` alone.
@@ -260,7 +260,7 @@ class Encoder:
                 where=where,
                 hint=f"Use the run that it came from: {came_from}" if came_from else "",
             )
-        [checked] = checked_strings([text], "text")
+        checked = checked_string(text, "text")
         first, *others = checked.split(MASK)
         if not others:
             raise DataError(

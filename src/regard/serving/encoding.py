@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import EncoderRecipe
 from regard.serving.outputs import json_line, open_output, refuse_same_file
+from regard.serving.strings import checked_argument
 from regard.serving.vectors import open_vectors, require_ending
 from regard.serving.windows import Input, open_input
 from regard.signals import load_torch
@@ -161,6 +162,7 @@ def fill(
     Raises:
         As `Encoder.fill` and `regard.load_encoder`.
     """
+    checked_argument(text, "TEXT")
     _check_run(run)
     with open_output(None) as writer:
         load_torch()

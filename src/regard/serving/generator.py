@@ -17,7 +17,7 @@ from regard.serving.opening import (
     open_language_model,
     prepare_device,
 )
-from regard.serving.strings import checked_strings, refuse_unknown
+from regard.serving.strings import checked_string, checked_strings, refuse_unknown
 from regard.text.vocabulary import Vocabulary
 
 
@@ -118,7 +118,9 @@ class Generator:
             ModelError: a prompt is longer than the model, or the model's output is NaN.
         """
         single = isinstance(prompts, str)
-        found = self.continuations([prompts] if isinstance(prompts, str) else prompts, **options)
+        if isinstance(prompts, str):
+            prompts = [checked_string(prompts, "prompts")]
+        found = self.continuations(prompts, **options)
         texts = [[each.text for each in samples] for samples in found]
         if self._config(options).samples > 1:
             return texts[0] if single else texts
@@ -172,8 +174,8 @@ class Generator:
         Raises:
             As `generate`, all of it but NaN before the first piece is asked for.
         """
-        [text] = checked_strings([prompt], "prompts")
-        return stream(self.model, self.vocabulary, text, self._config(options), warn=warn)
+        checked_string(prompt, "prompt")
+        return stream(self.model, self.vocabulary, prompt, self._config(options), warn=warn)
 
     def score(self, texts: Iterable[str]) -> list[TextScore]:
         """How likely each text is, from its beginning to its end.
