@@ -8,7 +8,7 @@ import tokenizers
 import torch
 import transformers
 from serving.tiny_runs import TEXT
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 import regard
 from regard.recipes.bring import export_run, import_checkpoint
@@ -20,7 +20,7 @@ PROMPTS = ["the light", "turn off the light, please! Küche", "a", "das Licht is
 NO_TEXT = [0, 1, *range(320, 330)]
 
 
-def tokenizer() -> Any:
+def tokenizer(*, begins: bool = False) -> Any:
     library = tokenizers.Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
@@ -31,6 +31,10 @@ def tokenizer() -> Any:
             vocab_size=320, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
         ),
     )
+    if begins:
+        library.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
+        )
     return transformers.PreTrainedTokenizerFast(tokenizer_object=library, pad_token="<pad>")
 
 
@@ -73,7 +77,7 @@ def made(family: str) -> Any:
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 @pytest.mark.parametrize("penalty", [1.0, 1.4])
 def test_greedy_text_is_that_of_transformers(family: str, penalty: float, tmp_path: Path) -> None:
-    theirs, words = made(family), tokenizer()
+    theirs, words = made(family), tokenizer(begins=family == "llama")
     theirs.save_pretrained(tmp_path / family)
     words.save_pretrained(tmp_path / family)
     import_checkpoint(tmp_path / family, tmp_path / "run")
@@ -83,7 +87,7 @@ def test_greedy_text_is_that_of_transformers(family: str, penalty: float, tmp_pa
     )
     wanted = []
     for prompt in PROMPTS:
-        ids = [1] * (family == "llama") + words(prompt, add_special_tokens=False)["input_ids"]
+        ids = words(prompt)["input_ids"]
         out = ids_of_transformers(theirs, ids, repetition_penalty=penalty)
         wanted.append(tuple(out[: out.index(2)] if 2 in out else out))
     assert [samples[0].tokens for samples in found] == wanted
@@ -92,7 +96,7 @@ def test_greedy_text_is_that_of_transformers(family: str, penalty: float, tmp_pa
 
 
 def test_any_of_several_end_tokens_ends_a_text_as_it_does_there(tmp_path: Path) -> None:
-    theirs, words = made("llama"), tokenizer()
+    theirs, words = made("llama"), tokenizer(begins=True)
     prompts = [[1, *words(prompt, add_special_tokens=False)["input_ids"]] for prompt in PROMPTS]
     typed = {2, *(token for ids in prompts for token in ids)}
     free = ids_of_transformers(theirs, prompts[0])

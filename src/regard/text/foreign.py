@@ -16,6 +16,7 @@ from regard.text.foreign_pieces import PieceText
 
 MARK = "regard_vocabulary"
 FORMAT = 1
+_DEEPEST = 100
 
 
 class ForeignVocabulary:
@@ -129,7 +130,9 @@ def tokenizers_vocabulary(
         content = json.loads(library)
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
             raise ValueError("it holds no model")
-    except ValueError as error:
+        if too_deep(content):
+            raise ValueError("its tables are nested too deep")
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"not a readable tokenizer: {error}", where=name) from None
     control = {"pad": pad, "start": start, "eos": eos, "mask": mask}
     text = {"library": content, "ends": [*ends]}
@@ -171,6 +174,21 @@ def sentencepiece_vocabulary(
     text = {"model": base64.b64encode(model).decode("ascii"), "ids": ids}
     after = (eos,) if suffix is None else suffix
     return _made("sentencepiece", control, prefix, after, size, text, name)
+
+
+def too_deep(document: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
+    """Whether tables and lists are nested deeper than any honest file has them."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _made(

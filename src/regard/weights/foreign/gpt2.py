@@ -162,4 +162,8 @@ def _expressible(config: DecoderConfig) -> list[tuple[bool, str]]:
     ]
 
 
-FAMILY: Final = Family(("gpt2",), read)
+FAMILY: Final = Family(
+    ("gpt2",),
+    read,
+    ("GPT2LMHeadModel", "GPT2Model"),
+)

@@ -273,4 +273,14 @@ def _expressible(config: DecoderConfig, kind: str) -> list[tuple[bool, str]]:
     ]
 
 
-FAMILY: Final = Family(("llama", "mistral", "qwen2"), read)
+FAMILY: Final = Family(
+    ("llama", "mistral", "qwen2"),
+    read,
+    (
+        *_CLASSES.values(),
+        "LLaMAForCausalLM",
+        "LlamaModel",
+        "MistralModel",
+        "Qwen2Model",
+    ),
+)

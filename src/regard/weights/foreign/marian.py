@@ -201,4 +201,8 @@ def _expressible(config: TransformerConfig) -> list[tuple[bool, str]]:
     ]
 
 
-FAMILY: Final = Family(("marian",), read)
+FAMILY: Final = Family(
+    ("marian",),
+    read,
+    ("MarianMTModel", "MarianModel"),
+)

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 import torch
 
-from regard.errors import ModelError
+from regard.errors import CheckpointError, ModelError
 from regard.models.config import (
     DecoderConfig,
     EncoderConfig,
@@ -63,7 +63,20 @@ def attention_sizes(config: LayerConfig) -> tuple[int, int, int]:
 def wanted_weights(
     config: ModelConfig, vocabulary: int, target_vocabulary: int = 0, *, classes: int = 0
 ) -> dict[str, Tensor]:
-    """The weights of a model by name, without memory: only their shapes count."""
+    """The weights of a model by name, without memory: only their shapes count.
+
+    Raises:
+        CheckpointError: they are larger than any memory.
+    """
+    try:
+        return _shapes(config, vocabulary, target_vocabulary, classes)
+    except (RuntimeError, OverflowError) as error:
+        raise CheckpointError(f"its sizes make no weights: {error}", where="config.json") from None
+
+
+def _shapes(
+    config: ModelConfig, vocabulary: int, target_vocabulary: int, classes: int
+) -> dict[str, Tensor]:
     with torch.device("meta"):
         match config:
             case TransformerConfig():

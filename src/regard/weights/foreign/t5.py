@@ -163,4 +163,12 @@ def read(folder: ForeignFolder) -> ForeignModel:
     )
 
 
-FAMILY: Final = Family(("t5", "mt5"), read)
+FAMILY: Final = Family(
+    ("t5", "mt5"),
+    read,
+    (
+        "T5ForConditionalGeneration",
+        "T5WithLMHeadModel",
+        "MT5ForConditionalGeneration",
+    ),
+)
