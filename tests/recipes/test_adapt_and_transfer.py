@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.errors import RecipeError, RunFolderError
+from regard.errors import RecipeError, RegardError, RunFolderError
 from regard.recipes.finetune import classifier_recipe
 from regard.recipes.load import load_recipe
 from regard.recipes.merge import merge_run
@@ -282,3 +282,21 @@ def test_parts_that_are_none_or_have_no_place_are_refused(
         train(translator(texts, f"init_encoder={run}"), tmp_path / "no", reporter=QUIET)
     with pytest.raises(RecipeError, match="give the one or the others"):
         translator(texts, f"init_decoder={run}", f"init={run}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "init", "said"),
+    [
+        (["lora.rank=2"], False, "adapts a model that is trained already"),
+        (["model.d_ff=64"], True, "model.d_ff = 64 here, and 32 in the run to start from"),
+        (["training.device=cuda"], False, "needs a CUDA GPU"),
+    ],
+)
+def test_what_no_text_could_set_right_is_refused_before_anything_is_made(
+    changes: list[str], init: bool, said: str, base: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = base("decoder")
+    recipe = load_recipe(run, changes)
+    with pytest.raises(RegardError, match=said):
+        train(recipe, tmp_path / "no", init=run if init else None, reporter=QUIET)
+    assert not (tmp_path / "no").exists()

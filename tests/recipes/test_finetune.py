@@ -159,3 +159,12 @@ def test_a_folder_of_a_recipes_name_is_not_passed_over(
         f"  Write ./{name} for the folder; for the recipe, go to another folder."
     )
     assert classifier_recipe(f"./{name}", ['labels.train=["a"]']).init == f"./{name}"
+
+
+def test_a_new_classifier_looks_at_what_the_vectors_are_made_of(
+    encoder: Path, labels: Callable[..., str]
+) -> None:
+    changes = [labels("a", "b")]
+    assert classifier_recipe(encoder, changes).model.classifier_pooling == "mean"
+    asked = [*changes, "model.classifier_pooling=cls"]
+    assert classifier_recipe(encoder, asked).model.classifier_pooling == "cls"

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
+from cyclopts.validators import Number
 
 from regard.cli.options import DATA, DataFile, Files, Name, Set, overrides_of
 
@@ -125,7 +126,7 @@ def finetune(
     ],
     valid_labels: DataFile = None,
     out: Path | None = None,
-    epochs: PositiveFloat | None = None,
+    epochs: Annotated[PositiveFloat | None, Parameter(validator=Number(lte=1e6))] = None,
     set_: Set = (),
 ) -> None:
     """Train an encoder to classify text, from the weights of a run.

@@ -9,6 +9,20 @@ from regard.weights.adapted import adapter_notes
 from regard.weights.run_folder import RunFolder
 
 
+def require_start(recipe: AnyRecipe) -> None:
+    """Refuse an adaptation of nothing.
+
+    Raises:
+        RecipeError: there are no trained weights to adapt.
+    """
+    if recipe.lora.rank and not recipe.init:
+        raise RecipeError(
+            f"lora.rank = {recipe.lora.rank} adapts a model that is trained already",
+            where="lora.rank",
+            hint="Name its run with --init RUN.",
+        )
+
+
 def prepare_adaptation(recipe: AnyRecipe, model: nn.Module, new: tuple[str, ...] = ()) -> None:
     """Freeze a model that has its first weights, as far as the recipe asks for that.
 
@@ -20,15 +34,9 @@ def prepare_adaptation(recipe: AnyRecipe, model: nn.Module, new: tuple[str, ...]
     Raises:
         RecipeError: there are no trained weights to adapt.
     """
-    if not recipe.lora.rank:
-        return
-    if not recipe.init:
-        raise RecipeError(
-            f"lora.rank = {recipe.lora.rank} adapts a model that is trained already",
-            where="lora.rank",
-            hint="Name its run with --init RUN.",
-        )
-    adapt(model, recipe.lora, seed=recipe.training.seed, trained=new)
+    require_start(recipe)
+    if recipe.lora.rank:
+        adapt(model, recipe.lora, seed=recipe.training.seed, trained=new)
 
 
 def model_notes(recipe: AnyRecipe, model: nn.Module, folder: RunFolder) -> dict[str, str]:

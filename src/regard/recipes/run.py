@@ -8,16 +8,19 @@ from typing import assert_never
 from regard.durations import duration
 from regard.errors import RunFolderError, command
 from regard.evaluation.figures import FIGURES
+from regard.recipes.adapting import require_start
 from regard.recipes.assembled import Assembly
 from regard.recipes.assembly import assemble
 from regard.recipes.finetune import planned
 from regard.recipes.labelled import LabelAssembly
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
-from regard.recipes.start import borrows
+from regard.recipes.start import borrows, require_same_shape
 from regard.recipes.summary import write_run_report
+from regard.recipes.transfer import parts_of_runs
 from regard.recipes.trial import dry_run as try_recipe
 from regard.recipes.write import format_recipe
+from regard.training.devices import choose_device
 from regard.training.interrupts import Interrupts
 from regard.training.loop import TrainingResult
 from regard.training.progress import Reporter, make_reporter
@@ -65,6 +68,7 @@ def train(
     reporter = reporter or make_reporter()
     if init is not None:
         recipe = recipe.model_copy(update={"init": str(init)})
+    require_beginning(recipe)
     with Interrupts() as interrupts:
         if dry_run:
             try_recipe(recipe, reporter=reporter, interrupts=interrupts)
@@ -99,6 +103,7 @@ def finetune(
         As `train`.
     """
     reporter = reporter or make_reporter()
+    require_beginning(recipe)
     with Interrupts() as interrupts, RunFolder.create(out) as folder:
         assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
         if epochs is not None and isinstance(assembly, LabelAssembly):
@@ -149,6 +154,22 @@ def resume(
         result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts, resume=True)
         reporter.say(_outcome(folder.path, recipe, result))
         return result
+
+
+def require_beginning(recipe: AnyRecipe) -> None:
+    """Refuse, before anything is made, what no text could set right.
+
+    Raises:
+        RegardError: this machine has no such device.
+        RecipeError: there is nothing to adapt, or the runs to start from are of another shape.
+        RunFolderError: a run to start from is not whole.
+    """
+    choose_device(recipe.training.device)
+    require_start(recipe)
+    if recipe.init:
+        require_same_shape(RunFolder.open(recipe.init), recipe)
+    if isinstance(recipe, Recipe):
+        parts_of_runs(recipe)
 
 
 def train_in(

@@ -53,18 +53,11 @@ def with_dropout_of(
     return theirs.model_copy(update={"bpe_dropout": ours.bpe_dropout})
 
 
-def start_from(run: RunFolder, recipe: AnyRecipe, model: nn.Module) -> tuple[str, ...]:
-    """Give the model the weights of a run that has the same shape.
-
-    A classifier may start from an encoder without one, and leaves alone what filled masked
-    tokens; it keeps the classifier of a run with the same labels.
-
-    Returns:
-        The parts of the model that stay as they were made: heads that the run has not.
+def require_same_shape(run: RunFolder, recipe: AnyRecipe) -> AnyRecipe:
+    """The recipe of a run to start from, whose model has the shape of the recipe's.
 
     Raises:
-        RecipeError: the model is another.
-        RunFolderError: the weights are not those of the run's recipe.
+        RecipeError: the run is of another family, or its model is another.
     """
     theirs = _recipe_of(run, recipe)
     shapes = theirs.model.resolved().model_dump(), recipe.model.resolved().model_dump()
@@ -78,6 +71,23 @@ def start_from(run: RunFolder, recipe: AnyRecipe, model: nn.Module) -> tuple[str
             hint="Train with the recipe of that run: "
             + command("train", run.path, "--init", run.path, "--out", "RUN"),
         )
+    return theirs
+
+
+def start_from(run: RunFolder, recipe: AnyRecipe, model: nn.Module) -> tuple[str, ...]:
+    """Give the model the weights of a run that has the same shape.
+
+    A classifier may start from an encoder without one, and leaves alone what filled masked
+    tokens; it keeps the classifier of a run with the same labels.
+
+    Returns:
+        The parts of the model that stay as they were made: heads that the run has not.
+
+    Raises:
+        RecipeError: the model is another.
+        RunFolderError: the weights are not those of the run's recipe.
+    """
+    theirs = require_same_shape(run, recipe)
     weights: Mapping[str, Tensor] = run.load_weights()
     own: dict[str, Tensor] = {}
     if isinstance(recipe, EncoderRecipe) and isinstance(theirs, EncoderRecipe):

@@ -32,7 +32,8 @@ class Checkup:
     def lines(self) -> list[str]:
         """All of it for a person."""
         width = max(map(len, self.looked), default=0)
-        return [f"{name:{width}}  {problem or 'good'}" for name, problem in self.looked.items()]
+        lines = [f"{name:{width}}  {problem or 'good'}" for name, problem in self.looked.items()]
+        return lines if "model.safetensors" in self.looked else [*lines, "no model is saved yet"]
 
     def to_json(self) -> str:
         """All of it as JSON: for each part what is wrong, or null."""

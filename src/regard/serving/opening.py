@@ -24,6 +24,7 @@ from regard.weights.vocabularies import open_tokenizers
 RunPath = str | Path
 
 _SHOWN = 3
+_MOST_THREADS = 1024
 _COPY_AGAIN = "Copy the folder again from where it came from, whole."
 
 
@@ -163,8 +164,17 @@ def _control(vocabulary: Vocabulary) -> tuple[int, int, frozenset[int], frozense
 
 
 def prepare_device(wanted: str, threads: int | None) -> torch.device:
-    """As `find_device`; and use so many CPU threads, in the whole process, if it is said."""
+    """As `find_device`; and use so many CPU threads, in the whole process, if it is said.
+
+    Raises:
+        As `find_device`; and RegardError for a number of threads that no machine has.
+    """
     if threads is not None:
+        if not 1 <= threads <= _MOST_THREADS:
+            raise RegardError(
+                f"expected a whole number from 1 to {_MOST_THREADS:,}, got {threads:,}",
+                where="threads",
+            )
         torch.set_num_threads(threads)
     return find_device(wanted)
 
