@@ -129,3 +129,36 @@ def test_a_second_end_token_of_a_translator_is_told(
     (path / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
     said = "eos_token_id = 2 ends a text here, and [7] are never generated"
     assert said in read(path).notes
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("names", [["NoneForTokenClassification"], "BertModel", [3]])
+def test_a_class_for_another_task_is_refused_by_every_family(
+    kind: str, names: Any, tmp_path: Path
+) -> None:
+    path = FOLDERS[kind](tmp_path / "model")
+    change(path, model_type=kind, architectures=names)
+    with pytest.raises(CheckpointError) as refused:
+        read(path)
+    assert refused.value.problem.startswith(
+        f"architectures = {json.dumps(names)} can't be honoured"
+    )
+    assert refused.value.where == str(path / "config.json")
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize("name", ["bos", "eos", "pad", "decoder_start"])
+def test_a_control_id_that_the_model_lacks_is_refused_by_every_family(
+    kind: str, file: str, name: str, tmp_path: Path
+) -> None:
+    path = FOLDERS[kind](tmp_path / "model")
+    change(path, model_type=kind)
+    values = json.loads((path / file).read_text()) if (path / file).exists() else {}
+    for bad in (10**6, 2**70, "2", -1):
+        (path / file).write_text(json.dumps(values | {f"{name}_token_id": bad}))
+        with pytest.raises(CheckpointError) as refused:
+            read(path)
+        said = f"{name}_token_id = {json.dumps(bad)} can't be honoured, wanted an id from 0 to"
+        assert refused.value.problem.startswith(said)
+        assert refused.value.where == str(path / file)

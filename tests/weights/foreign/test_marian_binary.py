@@ -455,3 +455,13 @@ def test_its_own_engine_says_the_same(to_english: Real, to_portuguese: Real) -> 
         wanted = [engine.translate(line) for line in lines]
         found = run.translate(lines)
         assert sum(ours == theirs for ours, theirs in zip(found, wanted, strict=True)) >= 57
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path, pieces: Path) -> None:
+    import os
+
+    path = folder(tmp_path / "model", pieces, written(random_model(CONFIG)))
+    for found in (*path.glob("*.spm"), *path.glob("*.bin")):
+        found.unlink()
+        os.mkfifo(found)
+    assert "this is no file" in said(path)

@@ -13,6 +13,7 @@ from regard.nn.config import FeedForwardKind, LayerNormConfig, SinusoidalConfig
 from regard.shapes import Tensor
 from regard.text.foreign import sentencepiece_vocabulary
 from regard.weights.files import read_file
+from regard.weights.foreign.folder import present
 from regard.weights.foreign.marian_items import Item, read_items
 from regard.weights.foreign.marian_settings import MarianSettings, Value, read_settings
 from regard.weights.foreign.marian_table import BIAS, table
@@ -104,7 +105,7 @@ def _find(folder: Path) -> _Files:
                 f"there are {len(found)} files like {patterns[0]}, wanted one: {names}",
                 where=str(folder),
             )
-        return found[0] if found else None
+        return found[0] if found and present(found[0]) else None
 
     def needed(pattern: str) -> Path:
         path = one(pattern)

@@ -31,6 +31,7 @@ def decoder_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
         CheckpointError: it is damaged, or has other ids than the model.
     """
     bos, pad = (folder.token(f"{name}_token_id", size) for name in ("bos", "pad"))
+    folder.tokens("decoder_start_token_id", size)
     ends = folder.tokens("eos_token_id", size)
     end = _first(*ends, bos, 0)
     before = opening(folder, size, bos)
