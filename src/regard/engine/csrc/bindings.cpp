@@ -184,7 +184,7 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
 
 PYBIND11_MODULE(_native, module) {
   module.doc() = "The engine's extension; regard.engine.engine is what to use.";
-  module.def("isa", [] { return regard::describe(regard::active_isa()); }, "The instructions that the engine runs on.");
+  module.def("isa", &regard::isa_name, "The instructions that the engine runs on.");
   py::register_exception<regard::NotANumber>(module, "NotANumber", PyExc_ArithmeticError);
   py::class_<regard::Engine>(module, "Engine")
       .def(py::init(&make_engine), py::kw_only(), py::arg("config"), py::arg("weights"),
