@@ -42,6 +42,17 @@ struct ModelConfig {
   bool embedding_norm = false;
   bool output_scale = false;
   bool output_bias = false;
+
+  int query_width() const { return num_heads * d_k; }
+  int key_width() const { return num_kv_heads * d_k; }
+  int value_width() const { return num_kv_heads * d_v; }
+  // One row of keys and values side by side.
+  int memory_width() const { return key_width() + value_width(); }
+  int input_width() const { return query_width() + memory_width(); }
+  int context_width() const { return num_heads * d_v; }
 };
+
+// Throws std::invalid_argument when the sizes make no sense together.
+void check(const ModelConfig& config);
 
 }  // namespace regard

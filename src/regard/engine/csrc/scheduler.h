@@ -1,0 +1,71 @@
+// Which sentences are worked on, and when: one that is done leaves, and a waiting one comes in.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "cache.h"
+#include "decoder.h"
+#include "encoder.h"
+#include "engine.h"
+#include "layers.h"
+#include "projection.h"
+#include "search.h"
+
+namespace regard {
+
+// One call of Engine::translate, whose arguments must outlive it.
+struct Job {
+  const Model& model;
+  const SearchOptions& options;
+  const std::vector<Ids>& sources;
+  const std::vector<int>& max_tokens;
+  const std::vector<Ids>& prefixes;
+  const std::atomic<bool>* stop;
+  std::vector<std::int32_t> never;
+  std::vector<std::size_t> order;                 // in which sentences come in
+  std::atomic<std::size_t> next{0};               // the next one in `order`
+  std::vector<std::vector<Hypothesis>> results;  // in the order of the sources
+};
+
+// Sentences that run together, refilled out of a job. Several may serve one job, each on its own
+// team.
+class Batch {
+ public:
+  // At most `bound` source tokens times the beam at once, but never less than one sentence.
+  Batch(Team& team, Job& job, std::size_t bound);
+
+  // Until nothing is left. Throws NotANumber and Stopped.
+  void run();
+
+ private:
+  struct Live {
+    std::size_t number;
+    std::size_t cost;
+    Memory memory;
+    Past past;
+    Search search;
+  };
+
+  void refill();
+  void step();
+  void leave();
+
+  Job& job_;
+  std::size_t bound_;
+  std::size_t cost_ = 0;
+  Work work_;
+  Chooser chooser_;
+  Buffer hidden_;
+  std::vector<std::unique_ptr<Live>> live_;
+  std::vector<LiveRow> rows_;
+  std::vector<Wish> wishes_;
+};
+
+// Runs the job on the team: all of it on one sentence's layers when there are few rows, each
+// thread on its own sentences when there are many.
+void run(Team& team, Job& job);
+
+}  // namespace regard
