@@ -30,6 +30,9 @@ Isa isa_named(std::string_view name);
 // The one in use: the best there is, unless REGARD_ISA names another.
 Isa active_isa();
 
+// Another one from now on, one that `has` says there is: for tests. Bits may differ.
+void use_isa(Isa isa);
+
 // The one in use with what it has besides, for a person to read: "avx512 vnni bf16".
 std::string isa_name();
 

@@ -1,0 +1,246 @@
+#include "kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "kernel_table.h"
+
+namespace regard {
+
+namespace {
+
+// Sums of 255 x 127 over this many inputs fit in 32 bits.
+constexpr int kMostInputs = 1 << 16;
+
+// Adding and taking it away rounds a small number to the nearest integer, to even when between.
+constexpr float kRounds = 3 << 22;
+
+int inputs_a_step(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return 1;
+    case Dtype::bf16: return 2;
+    case Dtype::i8: return 4;
+  }
+  return 1;
+}
+
+std::uint16_t to_bf16(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+float from_bf16(std::uint16_t value) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
+  float wide;
+  std::memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+
+// The scale of one output column; NaN when a weight is no number.
+float scale_of(const float* weight, int in) {
+  float most = 0;
+  for (int i = 0; i < in; ++i) {
+    if (!std::isfinite(weight[i])) return std::numeric_limits<float>::quiet_NaN();
+    most = std::max(most, std::fabs(weight[i]));
+  }
+  return most / 127;
+}
+
+Kernels with_more(const Kernels& base, bool vnni, bool bf16) {
+  Kernels all = base;
+  if (vnni) all.i8 = avx512_vnni_i8();
+  if (bf16) all.bf16 = avx512_bf16();
+  return all;
+}
+
+}  // namespace
+
+const Kernels& kernels_of(Isa isa) {
+  switch (isa) {
+    case Isa::portable: break;
+    case Isa::avx2: return avx2_kernels();
+    case Isa::avx512: {
+      static const Kernels all = with_more(avx512_kernels(), processor().avx512_vnni,
+                                           processor().avx512_bf16);
+      return all;
+    }
+  }
+  return portable_kernels();
+}
+
+const Kernels& kernels() { return kernels_of(active_isa()); }
+
+Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dtype dtype) {
+  if (out < 1 || in < 1) throw std::invalid_argument("a linear layer has at least 1 x 1 weights");
+  if (out > std::numeric_limits<int>::max() - kColumns || in > kMostInputs) {
+    throw std::invalid_argument("a linear layer is too large");
+  }
+  Linear packed;
+  packed.out_ = out;
+  packed.in_ = in;
+  packed.dtype_ = dtype;
+  const int group = inputs_a_step(dtype);
+  packed.steps_ = (in + group - 1) / group;
+  const std::size_t element = 4 / static_cast<std::size_t>(group);
+  const std::size_t blocks = (static_cast<std::size_t>(out) + kColumns - 1) / kColumns;
+  packed.block_bytes_ = static_cast<std::size_t>(packed.steps_) * 4 * kColumns;
+  packed.weight_.assign(blocks * packed.block_bytes_, std::byte{0});
+  packed.bias_.assign(blocks * kColumns, 0.0f);
+  if (bias) std::copy_n(bias, out, packed.bias_.begin());
+  if (dtype == Dtype::i8) {
+    packed.scale_.assign(blocks * kColumns, 0.0f);
+    packed.sums_.assign(blocks * kColumns, 0);
+  }
+  for (int o = 0; o < out; ++o) {
+    const float* row = weight + static_cast<std::size_t>(o) * in;
+    std::byte* column = packed.weight_.data() + o / kColumns * packed.block_bytes_ +
+                        static_cast<std::size_t>(o % kColumns) * 4;
+    const float scale = dtype == Dtype::i8 ? scale_of(row, in) : 1.0f;
+    std::int32_t sum = 0;
+    for (int i = 0; i < in; ++i) {
+      std::byte* to = column + static_cast<std::size_t>(i / group) * 4 * kColumns + i % group * element;
+      if (dtype == Dtype::f32) {
+        std::memcpy(to, row + i, sizeof(float));
+      } else if (dtype == Dtype::bf16) {
+        const std::uint16_t value = to_bf16(row[i]);
+        std::memcpy(to, &value, sizeof value);
+      } else if (scale > 0) {
+        const float level = std::clamp(row[i] / scale, -127.0f, 127.0f);
+        const auto value = static_cast<std::int8_t>((level + kRounds) - kRounds);
+        std::memcpy(to, &value, sizeof value);
+        sum += value;
+      }
+    }
+    if (dtype == Dtype::i8) {
+      packed.scale_[o] = scale;
+      packed.sums_[o] = 128 * sum;
+    }
+  }
+  return packed;
+}
+
+std::size_t Linear::bytes() const {
+  return weight_.size() + bias_.size() * sizeof(float) + scale_.size() * sizeof(float) +
+         sums_.size() * sizeof(std::int32_t);
+}
+
+void Linear::unpack(int column, float* weight) const {
+  const int group = inputs_a_step(dtype_);
+  const std::size_t element = 4 / static_cast<std::size_t>(group);
+  const std::byte* from = block(column / kColumns) + static_cast<std::size_t>(column % kColumns) * 4;
+  for (int i = 0; i < in_; ++i) {
+    const std::byte* at = from + static_cast<std::size_t>(i / group) * 4 * kColumns + i % group * element;
+    if (dtype_ == Dtype::f32) {
+      std::memcpy(weight + i, at, sizeof(float));
+    } else if (dtype_ == Dtype::bf16) {
+      std::uint16_t value;
+      std::memcpy(&value, at, sizeof value);
+      weight[i] = from_bf16(value);
+    } else {
+      std::int8_t value;
+      std::memcpy(&value, at, sizeof value);
+      weight[i] = scale_[column] * static_cast<float>(value);
+    }
+  }
+}
+
+void Input::set(Dtype dtype, const float* x, std::size_t rows, int in, std::size_t x_stride) {
+  start(dtype, x, rows, in, x_stride);
+  fill(0, rows);
+}
+
+void Input::start(Dtype dtype, const float* x, std::size_t rows, int in, std::size_t x_stride) {
+  dtype_ = dtype;
+  x_ = x;
+  rows_ = rows;
+  in_ = in;
+  x_stride_ = x_stride;
+  if (dtype == Dtype::f32) return;
+  const auto group = static_cast<std::size_t>(inputs_a_step(dtype));
+  packed_stride_ = (static_cast<std::size_t>(in) + group - 1) / group * 4;
+  if (packed_.size() < rows * packed_stride_) packed_.resize(rows * packed_stride_);
+  if (scale_.size() < rows) scale_.resize(rows);
+}
+
+void Input::fill(std::size_t first, std::size_t last) {
+  if (dtype_ == Dtype::f32) return;
+  const Kernels& use = kernels();
+  for (std::size_t row = first; row < last; ++row) {
+    const float* x = x_ + row * x_stride_;
+    std::byte* packed = packed_.data() + row * packed_stride_;
+    if (dtype_ == Dtype::i8) {
+      use.quantise(x, in_, static_cast<int>(packed_stride_), packed, scale_.data() + row);
+    } else {
+      use.round(x, in_, static_cast<int>(packed_stride_ / 2), packed);
+    }
+  }
+}
+
+void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride, int begin,
+           int end) {
+  if (begin >= end) return;
+  const Kernels& use = kernels();
+  switch (linear.dtype()) {
+    case Dtype::f32: return use.f32(linear, input, y, y_stride, begin, end);
+    case Dtype::bf16: return use.bf16(linear, input, y, y_stride, begin, end);
+    case Dtype::i8: return use.i8(linear, input, y, y_stride, begin, end);
+  }
+}
+
+void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride) {
+  apply(linear, input, y, y_stride, 0, linear.out());
+}
+
+float dot(const float* a, const float* b, int n) { return kernels().dot(a, b, n); }
+void axpy(float a, const float* x, float* y, int n) { kernels().axpy(a, x, y, n); }
+void add(const float* x, float* y, int n) { kernels().add(x, y, n); }
+void multiply(const float* x, float* y, int n) { kernels().multiply(x, y, n); }
+void scale(float a, float* y, int n) { kernels().scale(a, y, n); }
+
+void scores(const float* query, const RowsAt& keys, int count, int n, float scale, float* scores) {
+  kernels().scores(query, keys, count, n, scale, scores);
+}
+
+void weigh(const float* weights, const RowsAt& values, int count, int n, float* out) {
+  kernels().weigh(weights, values, count, n, out);
+}
+
+void softmax(float* row, int n) { kernels().softmax(row, n); }
+
+void attend(const float* query, const RowsAt& keys, const RowsAt& values, int count, int key_dim,
+            int value_dim, float scale, float* work, float* out) {
+  const Kernels& use = kernels();
+  use.scores(query, keys, count, key_dim, scale, work);
+  use.softmax(work, count);
+  use.weigh(work, values, count, value_dim, out);
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float epsilon, float* y,
+                int n) {
+  kernels().layer_norm(x, weight, bias, epsilon, y, n);
+}
+
+void rms_norm(const float* x, const float* weight, float epsilon, float* y, int n) {
+  kernels().rms_norm(x, weight, epsilon, y, n);
+}
+
+void activate(Activation activation, float* row, int n) { kernels().activate(activation, row, n); }
+
+void activate_gate(Activation activation, float* gate, const float* value, int n) {
+  kernels().activate_gate(activation, gate, value, n);
+}
+
+void exp(float* row, int n) { kernels().exp(row, n); }
+float max(const float* row, int n) { return kernels().max(row, n); }
+float sum_exp(const float* row, int n, float shift) { return kernels().sum_exp(row, n, shift); }
+
+int first_above(const float* row, int n, float floor) {
+  return kernels().first_above(row, n, floor);
+}
+
+}  // namespace regard
