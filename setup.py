@@ -1,6 +1,5 @@
 """Builds the engine's extension, if it can; without it everything works through PyTorch."""
 
-import platform
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,36 +11,21 @@ from setuptools.errors import BaseError, CompileError, LinkError
 PACKAGE = Path("src/regard/engine")
 ABSENT = "absent.txt"  # says why there is no extension; regard/engine/native.py reads it
 
-COMMON = [
+# The same for every unit: those for one processor turn its instructions on for their own functions
+# alone, and what runs is chosen when the engine starts.
+FLAGS = [
     "-std=c++20",
     "-O3",
+    "-g0",
     "-fvisibility=hidden",
     # Sums are what the source says they are: the same bits in every loop that computes them.
     "-ffp-contract=off",
     "-fno-math-errno",
-    "-g0",
 ]
-# A unit's name ends in the instructions that it, and no other, may use; what runs is chosen when
-# the engine starts, so that a processor never meets an instruction that it lacks.
-AVX2 = ["-mavx2", "-mfma", "-mf16c"]
-AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
-INSTRUCTIONS = {
-    "_avx2": AVX2,
-    "_avx512": AVX512,
-    "_avx512vnni": [*AVX512, "-mavx512vnni"],
-    "_avx512bf16": [*AVX512, "-mavx512bf16"],
-}
-X86_64 = platform.machine().lower() in {"x86_64", "amd64"}
-
-
-def flags_of(source: str) -> list[str]:
-    """The compiler's options for one unit."""
-    ending = "_" + Path(source).stem.rpartition("_")[2]
-    return COMMON + (INSTRUCTIONS.get(ending, []) if X86_64 else [])
 
 
 class BuildEngine(build_ext):
-    """Compiles each unit with its own options; a failure is written down and passed over."""
+    """Compiles the units side by side; a failure is written down and passed over."""
 
     def build_extension(self, ext: Extension) -> None:
         """Compile and link, or say in a file why not."""
@@ -85,7 +69,7 @@ class BuildEngine(build_ext):
                     [source],
                     output_dir=self.build_temp,
                     include_dirs=includes,
-                    extra_postargs=flags_of(source),
+                    extra_postargs=FLAGS,
                 )
             except CompileError:  # whose text is the whole command
                 name = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)[0]

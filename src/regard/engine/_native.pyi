@@ -1,9 +1,12 @@
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
 class NotANumber(ArithmeticError): ...  # noqa: N818 - C++'s name for it
+
+kernels: ModuleType
 
 def isa() -> str: ...
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from regard.engine.native import EngineError
 from regard.engine.support import native_config, refusal
 from regard.errors import ModelError
 from regard.models.config import TransformerConfig
+
+if TYPE_CHECKING:
+    from regard.engine import _native
 
 Dtype = Literal["float32", "int8"]
 
@@ -65,7 +68,7 @@ class Engine:
         self.dtype: Dtype = dtype
         self.isa = native.isa()
         try:
-            self._native = native.module().Engine(
+            self._native: _native.Engine = native.module().Engine(
                 config=native_config(
                     config,
                     source_vocabulary=source_vocabulary,

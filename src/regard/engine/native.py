@@ -4,12 +4,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from regard.errors import RegardError
-
-if TYPE_CHECKING:
-    from regard.engine import _native
 
 _ABSENT = Path(__file__).with_name("absent.txt")  # what setup.py writes instead of the extension
 
@@ -43,7 +40,7 @@ def available() -> bool:
     return not absence()
 
 
-def module() -> "_native":
+def module() -> Any:  # noqa: ANN401 - its types are in _native.pyi
     """The extension itself.
 
     Raises:
@@ -52,7 +49,7 @@ def module() -> "_native":
     found = _load()
     if isinstance(found, str):
         raise EngineError(f"there is no engine: {found}")
-    return found  # type: ignore[return-value]
+    return found
 
 
 def isa() -> str:
@@ -62,6 +59,6 @@ def isa() -> str:
         EngineError: there is no engine, or REGARD_ISA asks for some that are not there.
     """
     try:
-        return module().isa()
+        return str(module().isa())
     except ValueError as error:
         raise EngineError(str(error), where="REGARD_ISA") from None

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings_kernels.h"
 #include "engine.h"
 #include "isa.h"
 
@@ -185,6 +186,7 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
 PYBIND11_MODULE(_native, module) {
   module.doc() = "The engine's extension; regard.engine.engine is what to use.";
   module.def("isa", &regard::isa_name, "The instructions that the engine runs on.");
+  bind_kernels(module);
   py::register_exception<regard::NotANumber>(module, "NotANumber", PyExc_ArithmeticError);
   py::class_<regard::Engine>(module, "Engine")
       .def(py::init(&make_engine), py::kw_only(), py::arg("config"), py::arg("weights"),
