@@ -17,7 +17,7 @@ from regard.models.config import TransformerConfig
 if TYPE_CHECKING:
     from regard.engine import _native
 
-Dtype = Literal["float32", "int8"]
+Dtype = Literal["float32", "bfloat16", "int8"]
 
 
 @dataclass(frozen=True)
