@@ -24,8 +24,11 @@ namespace {
 #include "avx512.h"
 #include "vector_linear.h"
 
+// Sixteen integers. GCC 12 keeps sums in registers when they have this type, and spills __m512i.
+typedef int Integers __attribute__((vector_size(64)));
+
 struct VnniKernel {
-  using Sum = __m512i;
+  using Sum = Integers;
   static constexpr int width = 16;
 
   struct Weight { __m512i w; };
@@ -36,8 +39,7 @@ struct VnniKernel {
   }
   // Inputs are 128 too large, so sums start at less.
   static Sum begin(const Linear& linear, int column) {
-    return _mm512_sub_epi32(_mm512_setzero_si512(),
-                            _mm512_loadu_si512(linear.sums() + column));
+    return -(Integers)_mm512_loadu_si512(linear.sums() + column);
   }
   static Weight weight(const std::byte* at) { return {Avx512::load_bytes(at)}; }
   static Value value(const std::byte* row, int step) {
@@ -45,11 +47,13 @@ struct VnniKernel {
     __builtin_memcpy(&four, row + static_cast<std::size_t>(step) * 4, sizeof four);
     return {_mm512_set1_epi32(four)};
   }
-  static Sum more(Value x, Weight w, Sum sum) { return _mm512_dpbusd_epi32(sum, x.x, w.w); }
+  static Sum more(Value x, Weight w, Sum sum) {
+    return (Integers)_mm512_dpbusd_epi32((__m512i)sum, x.x, w.w);
+  }
   static __m512 end(Sum sum, const Linear& linear, const Input& input, std::size_t r, int column) {
     const __m512 scale =
         _mm512_mul_ps(_mm512_set1_ps(input.scale()[r]), Avx512::load(linear.scale() + column));
-    return _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale),
+    return _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps((__m512i)sum), scale),
                          Avx512::load(linear.bias() + column));
   }
 };
