@@ -8,7 +8,7 @@ from regard.models.transformer import Transformer
 
 pytest.importorskip("regard.engine._native", reason="the engine is not built")
 
-from engine.tiny_models import (  # noqa: E402
+from engine.tiny_models import (
     Searched,
     any_of_all,
     any_search,

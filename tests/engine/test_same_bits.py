@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("regard.engine._native", reason="the engine is not built")
 
-from engine.tiny_models import (  # noqa: E402
+from engine.tiny_models import (
     Searched,
     any_search,
     engine_of,
@@ -16,8 +16,8 @@ from engine.tiny_models import (  # noqa: E402
     make_model,
 )
 
-from regard.engine import native  # noqa: E402
-from regard.engine.engine import Dtype  # noqa: E402
+from regard.engine import native
+from regard.engine.engine import Dtype
 
 
 def only(asked: Searched, places: list[int]) -> Searched:

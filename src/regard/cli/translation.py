@@ -43,7 +43,7 @@ def translate(
     min_tokens: Annotated[NonNegativeInt | None, Search] = None,
     max_tokens: Annotated[NonNegativeInt | None, Search] = None,
     engine: Literal["auto", "native", "torch"] = "auto",
-    dtype: Literal["float32", "int8"] | None = None,
+    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
     threads: Threads = None,
     set_: SetDecoding = (),
 ) -> None:
@@ -76,7 +76,7 @@ def translate(
         min_tokens: Shortest translation, in tokens.
         max_tokens: Longest translation, in tokens; 0 leaves it to the source's length.
         engine: Who searches: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or int8, which is faster and near to it.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.serving import commands
 

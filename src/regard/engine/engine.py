@@ -41,8 +41,9 @@ class Engine:
         weights: float32 arrays by the names of the model's state dict.
         source_vocabulary: number of source ids.
         target_vocabulary: number of target ids.
-        dtype: what is computed with. `int8` stores matrices in 8 bits, a scale a row, and
-            rounds what they are applied to, a scale a token; the rest stays float32.
+        dtype: what matrices are stored in. `int8` has a scale for each row of a matrix, and
+            one for each token that it is applied to; `bfloat16` rounds both, too. Sums and all
+            that is no matrix stay float32.
         threads: CPU threads to use; None takes what `default_threads` says.
 
     Raises:

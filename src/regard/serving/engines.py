@@ -55,8 +55,8 @@ def check_names(engine: str, dtype: str | None) -> None:
         if given not in known:
             names = ", ".join(f'"{name}"' for name in known)
             raise RegardError(f'expected one of {names}, got "{given}"', where=where)
-    if engine == "torch" and dtype == "int8":
-        raise RegardError("int8 needs the engine, and PyTorch was asked for", where="dtype")
+    if engine == "torch" and dtype not in {None, "float32"}:
+        raise RegardError(f"{dtype} needs the engine, and PyTorch was asked for", where="dtype")
 
 
 def choose_engine(
@@ -71,18 +71,18 @@ def choose_engine(
     Args:
         runs: the opened runs; the engine takes no ensemble.
         engine: "native" must, "auto" may, and "torch" may not.
-        dtype: what the engine computes with; left out, float32. With "int8" it must be the
+        dtype: what the engine computes with; left out, float32. With any other it must be the
             engine, for PyTorch would give other translations.
         threads: CPU threads of the engine.
 
     Raises:
-        RegardError: a name is unknown, or int8 is asked of PyTorch.
+        RegardError: a name is unknown, or a dtype is asked of PyTorch that it has not.
         EngineError: the engine must translate, and can't; says why.
     """
     check_names(engine, dtype)
     if engine == "torch":
         return Chosen()
-    required = engine == "native" or dtype == "int8"
+    required = engine == "native" or dtype not in {None, "float32"}
     model = runs[0].model
     absence, refusal = native.absence(), _refusal(runs)
     on_gpu = model.output_weight.device.type != "cpu"

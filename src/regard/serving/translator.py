@@ -78,7 +78,7 @@ def load(
             gives the engine all cores.
         engine: who searches: "native" is the engine, "torch" is PyTorch, "auto" the engine
             where there is one that supports the model, on the CPU.
-        dtype: what the engine computes with, "float32" (the default) or "int8".
+        dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
 
     Raises:
         RunFolderError: a folder is not there or damaged, its parts do not belong together, or
