@@ -6,18 +6,16 @@ namespace regard {
 
 namespace {
 
-// `keys_values` are rows of keys of all heads, then values of all heads, `width` apart.
-void all_heads(const Model& model, const float* queries, const RowsAt& keys_values, int count,
-               Buffer& scores, float* context) {
+// One row's queries over `count` places of a layer: those in `index`, or the first ones.
+void all_heads(const Model& model, const float* queries, const Cache& cache, int layer,
+               const std::int32_t* index, int count, Buffer& scores, float* context) {
   const ModelConfig& config = model.config;
   const int sharing = config.num_heads / config.num_kv_heads;
   float* work = scores.room(static_cast<std::size_t>(count));
   for (int head = 0; head < config.num_heads; ++head) {
     const int shared = head / sharing;
-    RowsAt keys = keys_values;
-    keys.base += shared * config.d_k;
-    RowsAt values = keys_values;
-    values.base += config.key_width() + shared * config.d_v;
+    const RowsAt keys{cache.keys(layer, shared), static_cast<std::size_t>(config.d_k), index};
+    const RowsAt values{cache.values(layer, shared), static_cast<std::size_t>(config.d_v), index};
     attend(queries + head * config.d_k, keys, values, count, config.d_k, config.d_v,
            model.attention_scale, work, context + head * config.d_v);
   }
@@ -46,20 +44,16 @@ void encoder_attention(const Model& model, const float* projected, std::size_t b
 
 void past_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
                     Buffer& scores, float* context) {
-  const RowsAt rows{row.past->layer(layer),
-                    static_cast<std::size_t>(model.config.memory_width()), row.places};
-  all_heads(model, queries, rows, row.length, scores, context);
+  all_heads(model, queries, *row.past, layer, row.places, row.length, scores, context);
 }
 
 void memory_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
                       Buffer& scores, float* context) {
-  if (row.memory->length == 0) {
+  if (row.memory_length == 0) {
     std::fill(context, context + model.config.context_width(), 0.0f);
     return;
   }
-  const RowsAt rows{row.memory->layers[static_cast<std::size_t>(layer)].data(),
-                    static_cast<std::size_t>(model.config.memory_width())};
-  all_heads(model, queries, rows, row.memory->length, scores, context);
+  all_heads(model, queries, *row.memory, layer, nullptr, row.memory_length, scores, context);
 }
 
 }  // namespace regard

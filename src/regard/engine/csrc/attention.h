@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "buffer.h"
 #include "cache.h"
@@ -11,8 +12,9 @@ namespace regard {
 
 // A hypothesis at one step: what attention has to know of it.
 struct LiveRow {
-  const Memory* memory = nullptr;
-  Past* past = nullptr;
+  const Cache* memory = nullptr;
+  int memory_length = 0;
+  Cache* past = nullptr;
   const std::int32_t* places = nullptr;  // in the past, this position's included
   int length = 0;                        // how many
   std::int32_t token = 0;                // the last one

@@ -33,6 +33,16 @@ struct Avx512 {
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
   }
+  // The sums of eight, in order; zeros after them.
+  static F sums(const F (&a)[8]) {
+    const F s0 = quarters(a[0], a[1], a[2], a[3]);
+    const F s1 = quarters(a[4], a[5], a[6], a[7]);
+    // Now the four lanes of a 128-bit part k are to be summed: key k in s0, key 4 + k in s1.
+    const F pairs = add(_mm512_unpacklo_ps(s0, s1), _mm512_unpackhi_ps(s0, s1));
+    const F whole = add(pairs, _mm512_permute_ps(pairs, 0x4e));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_maskz_permutexvar_ps(0xff, order, whole);
+  }
   static float largest(F a) { return _mm512_reduce_max_ps(a); }
   static unsigned above(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
   static unsigned largest_bits(const float* x, int n) {
@@ -66,5 +76,11 @@ struct Avx512 {
   static __m512i load_bytes(const std::byte* from) { return _mm512_loadu_si512(from); }
 
  private:
+  // Four lanes of partial sums of each of four, side by side.
+  static F quarters(F a, F b, F c, F d) {
+    const F ab = add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    const F cd = add(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    return add(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+  }
   static __mmask16 lanes(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 };

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace regard {
 
@@ -25,6 +27,7 @@ class Buffer {
 
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
+  std::size_t size() const { return count_; }
 
  private:
   struct Free {
@@ -33,6 +36,32 @@ class Buffer {
 
   std::unique_ptr<float, Free> data_;
   std::size_t count_ = 0;
+};
+
+// Buffers that nobody uses now, for the next one who needs some: memory that the system has given
+// once costs nothing, and new memory a fault for every page.
+class Pool {
+ public:
+  // At least `count` floats.
+  Buffer take(std::size_t count) {
+    const auto found = free_.lower_bound(count);
+    if (found != free_.end() && found->first / 4 <= count) {
+      return std::move(free_.extract(found).mapped());
+    }
+    std::size_t rounded = 1024;
+    while (rounded < count) rounded *= 2;
+    Buffer fresh;
+    fresh.room(rounded);
+    return fresh;
+  }
+
+  void give(Buffer buffer) {
+    const std::size_t size = buffer.size();
+    if (size > 0) free_.emplace(size, std::move(buffer));
+  }
+
+ private:
+  std::multimap<std::size_t, Buffer> free_;
 };
 
 }  // namespace regard

@@ -3,56 +3,80 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
-#include <vector>
 
 #include "buffer.h"
+#include "config.h"
 
 namespace regard {
 
-// Keys and values of the encoder's output, one row a source token, for every layer; shared by
-// all hypotheses.
-struct Memory {
-  int length = 0;
-  std::vector<Buffer> layers;
-};
-
-// Keys and values of what was generated. At every position each hypothesis of the beam has a
-// place, number position * beam + slot; a hypothesis names the places that it came by, so nothing
-// moves when hypotheses are kept, dropped or doubled.
-class Past {
+// Keys and values at numbered places, for every layer of the decoder. Those of one head lie one
+// after the other, as attention reads them: [layer][keys of each head, values of each head].
+//
+// The source's places are its tokens, shared by all hypotheses. In the past each hypothesis of a
+// beam has, at every position, the place position * beam + slot, and names the places that it came
+// by; so nothing moves when hypotheses are kept, dropped or doubled.
+class Cache {
  public:
-  Past(int layers, int beam, int width)
-      : beam_(beam), width_(static_cast<std::size_t>(width)),
-        layers_(static_cast<std::size_t>(layers)) {}
+  // The pool must outlive it.
+  Cache(Pool& pool, const ModelConfig& config) : pool_(&pool), config_(&config) {}
+  ~Cache() { pool_->give(std::move(buffer_)); }
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
 
-  int place(int position, int slot) const { return position * beam_ + slot; }
-
-  // Makes room for that many positions.
-  void reach(int positions) {
-    if (positions <= capacity_) return;
-    const int capacity = std::max({positions, 2 * capacity_, 16});
-    const std::size_t row = static_cast<std::size_t>(beam_) * width_;
-    for (Buffer& layer : layers_) {
-      Buffer grown;
-      float* data = grown.room(static_cast<std::size_t>(capacity) * row);
-      const float* before = layer.data();
-      std::copy(before, before + static_cast<std::size_t>(capacity_) * row, data);
-      layer = std::move(grown);
+  // Makes room for so many places; what was put stays.
+  void reach(int places) {
+    if (places <= capacity_) return;
+    Cache grown(*pool_, *config_);
+    grown.capacity_ = capacity_ == 0 ? places : std::max(places, 2 * capacity_);
+    grown.buffer_ = pool_->take(static_cast<std::size_t>(config_->decoder_layers) *
+                                grown.layer_size());
+    if (capacity_ > 0) {
+      for (int layer = 0; layer < config_->decoder_layers; ++layer) {
+        for (int head = 0; head < config_->num_kv_heads; ++head) {
+          std::copy_n(keys(layer, head), size(config_->d_k), grown.keys(layer, head));
+          std::copy_n(values(layer, head), size(config_->d_v), grown.values(layer, head));
+        }
+      }
     }
-    capacity_ = capacity;
+    std::swap(buffer_, grown.buffer_);
+    std::swap(capacity_, grown.capacity_);
   }
 
-  float* layer(int number) { return layers_[static_cast<std::size_t>(number)].data(); }
-  float* at(int number, int place) {
-    return layer(number) + static_cast<std::size_t>(place) * width_;
+  float* keys(int layer, int head) {
+    return buffer_.data() + static_cast<std::size_t>(layer) * layer_size() +
+           static_cast<std::size_t>(head) * size(config_->d_k);
+  }
+  const float* keys(int layer, int head) const { return const_cast<Cache*>(this)->keys(layer, head); }
+
+  float* values(int layer, int head) {
+    return buffer_.data() + static_cast<std::size_t>(layer) * layer_size() +
+           size(config_->key_width()) + static_cast<std::size_t>(head) * size(config_->d_v);
+  }
+  const float* values(int layer, int head) const {
+    return const_cast<Cache*>(this)->values(layer, head);
+  }
+
+  // `row` holds the keys of all heads, then the values of all heads.
+  void put(int layer, int place, const float* row) {
+    const std::size_t at = static_cast<std::size_t>(place);
+    const int d_k = config_->d_k;
+    const int d_v = config_->d_v;
+    for (int head = 0; head < config_->num_kv_heads; ++head) {
+      std::copy_n(row + head * d_k, d_k, keys(layer, head) + at * d_k);
+      std::copy_n(row + config_->key_width() + head * d_v, d_v, values(layer, head) + at * d_v);
+    }
   }
 
  private:
-  int beam_;
-  std::size_t width_;
+  std::size_t size(int width) const {
+    return static_cast<std::size_t>(capacity_) * static_cast<std::size_t>(width);
+  }
+  std::size_t layer_size() const { return size(config_->memory_width()); }
+
+  Pool* pool_;
+  const ModelConfig* config_;
   int capacity_ = 0;
-  std::vector<Buffer> layers_;
+  Buffer buffer_;
 };
 
 }  // namespace regard

@@ -1,6 +1,5 @@
 #include "decoder.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace regard {
@@ -20,8 +19,7 @@ void look_back(Work& work, const Model& model, int number, const std::vector<Liv
   // before any is read; the last place is its own.
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const float* fresh = projected + row * width + config.query_width();
-    std::copy(fresh, fresh + config.memory_width(),
-              rows[row].past->at(number, rows[row].places[rows[row].length - 1]));
+    rows[row].past->put(number, rows[row].places[rows[row].length - 1], fresh);
   }
   split_rows(work.team, rows.size(), 16 * width, [&](std::size_t begin, std::size_t end,
                                                      int share) {
@@ -54,12 +52,11 @@ void look_at_source(Work& work, const Model& model, int number, const std::vecto
 
 }  // namespace
 
-const float* decode(Work& work, const Model& model, const std::vector<LiveRow>& rows,
-                    Buffer& hidden) {
+const float* decode(Work& work, const Model& model, const std::vector<LiveRow>& rows) {
   const ModelConfig& config = model.config;
   const std::size_t width = static_cast<std::size_t>(config.d_model);
   const std::size_t count = rows.size();
-  float* x = hidden.room(count * width);
+  float* x = work.hidden.room(count * width);
   for (std::size_t row = 0; row < count; ++row) {
     embed(model, model.target, rows[row].token, rows[row].length - 1, x + row * width);
   }

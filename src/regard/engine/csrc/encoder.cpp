@@ -10,9 +10,9 @@ namespace regard {
 namespace {
 
 // The first row of each sentence, and at last the number of rows.
-std::vector<std::size_t> offsets_of(const std::vector<const Ids*>& sources) {
+std::vector<std::size_t> offsets_of(std::span<const Source> sources) {
   std::vector<std::size_t> offsets{0};
-  for (const Ids* source : sources) offsets.push_back(offsets.back() + source->size());
+  for (const Source& source : sources) offsets.push_back(offsets.back() + source.ids->size());
   return offsets;
 }
 
@@ -39,18 +39,17 @@ void attend_to_itself(Work& work, const Model& model, const SelfAttention& layer
   project(work, layer.output, context, rows, y);
 }
 
-}  // namespace
+// The sources whose rows are worked on at once: together they stay near the cache.
+constexpr std::size_t kRows = 256;
 
-std::vector<Memory> encode(Work& work, const Model& model,
-                           const std::vector<const Ids*>& sources) {
+void encode_group(Work& work, const Model& model, std::span<const Source> sources) {
   const ModelConfig& config = model.config;
   const std::vector<std::size_t> offsets = offsets_of(sources);
   const std::size_t rows = offsets.back();
   const std::size_t width = static_cast<std::size_t>(config.d_model);
-  Buffer hidden;
-  float* x = hidden.room(rows * width);
+  float* x = work.hidden.room(rows * width);
   for (std::size_t sentence = 0; sentence < sources.size(); ++sentence) {
-    const Ids& ids = *sources[sentence];
+    const Ids& ids = *sources[sentence].ids;
     for (std::size_t place = 0; place < ids.size(); ++place) {
       embed(model, model.source, ids[place], static_cast<int>(place),
             x + (offsets[sentence] + place) * width);
@@ -68,26 +67,34 @@ std::vector<Memory> encode(Work& work, const Model& model,
     normalise(work, model.encoder_norm, x, x, rows, config.d_model);
   }
 
-  std::vector<Memory> memories(sources.size());
-  for (std::size_t sentence = 0; sentence < sources.size(); ++sentence) {
-    memories[sentence].length = static_cast<int>(sources[sentence]->size());
-    memories[sentence].layers.resize(model.decoder.size());
-  }
+  for (const Source& source : sources) source.memory->reach(static_cast<int>(source.ids->size()));
   const std::size_t memory_width = static_cast<std::size_t>(config.memory_width());
   float* projected = work.projected.room(rows * memory_width);
-  for (std::size_t number = 0; number < model.decoder.size(); ++number) {
-    const Linear& linear = model.decoder[number].cross_attention.keys_values;
-    if (number == 0) make_ready(work, linear.dtype(), x, rows, config.d_model);
-    project_ready(work, linear, projected);
+  make_ready(work, model.projection.dtype(), x, rows, config.d_model);
+  for (int number = 0; number < config.decoder_layers; ++number) {
+    project_ready(work, model.decoder[static_cast<std::size_t>(number)].cross_attention.keys_values,
+                  projected);
     for (std::size_t sentence = 0; sentence < sources.size(); ++sentence) {
-      const float* first = projected + offsets[sentence] * memory_width;
-      const float* last = projected + offsets[sentence + 1] * memory_width;
-      float* kept = memories[sentence].layers[number].room(
-          static_cast<std::size_t>(last - first));
-      std::copy(first, last, kept);
+      for (std::size_t row = offsets[sentence]; row < offsets[sentence + 1]; ++row) {
+        sources[sentence].memory->put(number, static_cast<int>(row - offsets[sentence]),
+                                      projected + row * memory_width);
+      }
     }
   }
-  return memories;
+}
+
+}  // namespace
+
+void encode(Work& work, const Model& model, std::span<const Source> sources) {
+  while (!sources.empty()) {
+    std::size_t rows = sources[0].ids->size();
+    std::size_t count = 1;
+    while (count < sources.size() && rows + sources[count].ids->size() <= kRows) {
+      rows += sources[count++].ids->size();
+    }
+    encode_group(work, model, sources.first(count));
+    sources = sources.subspan(count);
+  }
 }
 
 }  // namespace regard

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cache.h"
@@ -11,7 +12,12 @@ namespace regard {
 
 using Ids = std::vector<std::int32_t>;
 
-// The keys and values that the decoder's layers look for in each of the sources.
-std::vector<Memory> encode(Work& work, const Model& model, const std::vector<const Ids*>& sources);
+// A source, and where the keys and values go that the decoder's layers look for in it.
+struct Source {
+  const Ids* ids;
+  Cache* memory;
+};
+
+void encode(Work& work, const Model& model, std::span<const Source> sources);
 
 }  // namespace regard

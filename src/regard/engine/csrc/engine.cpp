@@ -7,7 +7,6 @@
 
 #include "model.h"
 #include "scheduler.h"
-#include "threads.h"
 
 namespace regard {
 
@@ -95,11 +94,11 @@ std::vector<std::int32_t> never_of(const SearchOptions& options) {
 
 struct Engine::Parts {
   Parts(const ModelConfig& config, const Weights& weights, Dtype given, int threads)
-      : model(config, weights, given), dtype(given), team(threads) {}
+      : model(config, weights, given), dtype(given), workshop(threads) {}
 
   Model model;
   Dtype dtype;
-  Team team;
+  Workshop workshop;
   std::mutex mutex;
 };
 
@@ -110,7 +109,7 @@ Engine::~Engine() = default;
 
 const ModelConfig& Engine::config() const { return parts_->model.config; }
 Dtype Engine::dtype() const { return parts_->dtype; }
-int Engine::threads() const { return parts_->team.size(); }
+int Engine::threads() const { return parts_->workshop.team.size(); }
 std::size_t Engine::bytes() const { return parts_->model.bytes(); }
 
 std::vector<std::vector<Hypothesis>> Engine::translate(
@@ -139,7 +138,7 @@ std::vector<std::vector<Hypothesis>> Engine::translate(
           {}};
   job.results.resize(sources.size());
   for (std::size_t number = 0; number < sources.size(); ++number) job.order.push_back(number);
-  run(parts_->team, job);
+  run(parts_->workshop, job);
   return std::move(job.results);
 }
 

@@ -88,6 +88,10 @@ struct Plain {
     for (int i = 0; i < 4; ++i) half[i] = a.at[i] + a.at[i + 4];
     return (half[0] + half[2]) + (half[1] + half[3]);
   }
+  // The sums of eight, in order.
+  static F sums(const F (&a)[8]) {
+    return each([&](int i) { return sum(a[i]); });
+  }
   static float largest(F a) {
     float most = a.at[0];
     for (int i = 1; i < width; ++i) most = a.at[i] > most ? a.at[i] : most;

@@ -16,7 +16,9 @@ struct Work {
   explicit Work(Team& given) : team(given), scores(static_cast<std::size_t>(given.size())) {}
 
   Team& team;
+  Pool pool;
   Input input;
+  Buffer hidden;
   Buffer normed;
   Buffer branch;
   Buffer projected;

@@ -9,6 +9,9 @@ namespace {
 // With fewer rows than this a step is bound by reading the weights, which a team does together.
 constexpr std::size_t kManyRows = 64;
 
+// The past has room for so many at first, and grows.
+constexpr int kFirstPositions = 16;
+
 std::size_t cost_of(const Job& job, std::size_t number) {
   const std::size_t tokens = std::max(job.sources[number].size(), std::size_t{1});
   return tokens * static_cast<std::size_t>(job.options.beam);
@@ -16,8 +19,16 @@ std::size_t cost_of(const Job& job, std::size_t number) {
 
 }  // namespace
 
-Batch::Batch(Team& team, Job& job, std::size_t bound)
-    : job_(job), bound_(bound), work_(team),
+Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
+    : number(which), cost(cost_of(job, which)), memory(pool, job.model.config),
+      past(pool, job.model.config),
+      search(job.options, job.max_tokens[which],
+             job.prefixes.empty() ? nullptr : &job.prefixes[which]) {
+  past.reach(kFirstPositions * job.options.beam);
+}
+
+Batch::Batch(Work& work, Job& job, std::size_t bound)
+    : job_(job), bound_(bound), work_(work),
       chooser_(job.model.projection, job.options.beam, job.never) {}
 
 void Batch::run() {
@@ -33,9 +44,7 @@ void Batch::run() {
 void Batch::refill() {
   // A few at a time: an encoder over one short sentence would read its weights for a few rows.
   if (!live_.empty() && cost_ > bound_ - bound_ / 8) return;
-  const std::size_t before = live_.size();
-  std::vector<const Ids*> sources;
-  const ModelConfig& config = job_.model.config;
+  std::vector<Source> sources;
   for (;;) {
     std::size_t place = job_.next.load(std::memory_order_relaxed);
     std::size_t number = 0;
@@ -46,19 +55,11 @@ void Batch::refill() {
     } while (place < job_.order.size() &&
              !job_.next.compare_exchange_weak(place, place + 1, std::memory_order_relaxed));
     if (place >= job_.order.size()) break;
-    const Ids* prefix = job_.prefixes.empty() ? nullptr : &job_.prefixes[number];
-    live_.push_back(std::make_unique<Live>(
-        Live{number, cost_of(job_, number), Memory(),
-             Past(config.decoder_layers, job_.options.beam, config.memory_width()),
-             Search(job_.options, job_.max_tokens[number], prefix)}));
+    live_.push_back(std::make_unique<Live>(work_.pool, job_, number));
     cost_ += live_.back()->cost;
-    sources.push_back(&job_.sources[number]);
+    sources.push_back({&job_.sources[number], &live_.back()->memory});
   }
-  if (sources.empty()) return;
-  std::vector<Memory> memories = encode(work_, job_.model, sources);
-  for (std::size_t i = 0; i < memories.size(); ++i) {
-    live_[before + i]->memory = std::move(memories[i]);
-  }
+  encode(work_, job_.model, sources);
 }
 
 void Batch::step() {
@@ -68,17 +69,18 @@ void Batch::step() {
   wishes_.resize(count);
   for (const auto& live : live_) {
     const Search& search = live->search;
-    live->past.reach(search.length() + 1);
+    live->past.reach((search.length() + 1) * job_.options.beam);
     for (int slot = 0; slot < static_cast<int>(search.running().size()); ++slot) {
       const Running& running = search.running()[static_cast<std::size_t>(slot)];
       Wish& wish = wishes_[rows_.size()];
       wish.forced = search.forced();
       search.block(slot, wish.blocked);
-      rows_.push_back({&live->memory, &live->past, running.places.data(), search.length() + 1,
+      rows_.push_back({&live->memory, static_cast<int>(job_.sources[live->number].size()),
+                       &live->past, running.places.data(), search.length() + 1,
                        search.last(slot)});
     }
   }
-  const float* hidden = decode(work_, job_.model, rows_, hidden_);
+  const float* hidden = decode(work_, job_.model, rows_);
   chooser_.choose(work_, hidden, wishes_);
   std::vector<std::span<const Candidate>> candidates;
   std::size_t row = 0;
@@ -101,7 +103,14 @@ void Batch::leave() {
   std::erase_if(live_, [](const auto& live) { return live->search.done(); });
 }
 
-void run(Team& team, Job& job) {
+Workshop::Workshop(int threads) : team(threads), together(team) {
+  for (int share = 0; share < team.size(); ++share) {
+    apart.push_back(std::make_unique<Work>(alone));
+  }
+}
+
+void run(Workshop& workshop, Job& job) {
+  Team& team = workshop.team;
   // The longest first: the last ones to run are then short, and threads end together.
   std::stable_sort(job.order.begin(), job.order.end(), [&](std::size_t one, std::size_t other) {
     return job.sources[one].size() > job.sources[other].size();
@@ -109,7 +118,7 @@ void run(Team& team, Job& job) {
   const std::size_t shares = static_cast<std::size_t>(team.size());
   const std::size_t rows = job.order.size() * static_cast<std::size_t>(job.options.beam);
   if (shares == 1 || rows < kManyRows || job.order.size() < 2 * shares) {
-    Batch(team, job, job.options.batch_tokens).run();
+    Batch(workshop.together, job, job.options.batch_tokens).run();
     return;
   }
   // Not more at a time than an even share of all there is, so that none is left without.
@@ -117,10 +126,9 @@ void run(Team& team, Job& job) {
   for (const std::size_t number : job.order) total += cost_of(job, number);
   const std::size_t bound =
       std::min(job.options.batch_tokens / shares, (total + shares - 1) / shares);
-  team.run([&](int) {
-    Team alone(1);
+  team.run([&](int share) {
     try {
-      Batch(alone, job, std::max(bound, std::size_t{1})).run();
+      Batch(*workshop.apart[static_cast<std::size_t>(share)], job, std::max(bound, std::size_t{1})).run();
     } catch (...) {
       job.next = job.order.size();  // the others need not go on
       throw;

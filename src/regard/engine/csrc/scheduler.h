@@ -35,17 +35,19 @@ struct Job {
 class Batch {
  public:
   // At most `bound` source tokens times the beam at once, but never less than one sentence.
-  Batch(Team& team, Job& job, std::size_t bound);
+  Batch(Work& work, Job& job, std::size_t bound);
 
   // Until nothing is left. Throws NotANumber and Stopped.
   void run();
 
  private:
   struct Live {
+    Live(Pool& pool, const Job& job, std::size_t number);
+
     std::size_t number;
     std::size_t cost;
-    Memory memory;
-    Past past;
+    Cache memory;
+    Cache past;
     Search search;
   };
 
@@ -56,16 +58,25 @@ class Batch {
   Job& job_;
   std::size_t bound_;
   std::size_t cost_ = 0;
-  Work work_;
+  Work& work_;
   Chooser chooser_;
-  Buffer hidden_;
   std::vector<std::unique_ptr<Live>> live_;
   std::vector<LiveRow> rows_;
   std::vector<Wish> wishes_;
 };
 
-// Runs the job on the team: all of it on one sentence's layers when there are few rows, each
+// A team, and what each of its threads needs to work alone. It keeps its memory between jobs.
+struct Workshop {
+  explicit Workshop(int threads);
+
+  Team team;
+  Work together;
+  Team alone{1};
+  std::vector<std::unique_ptr<Work>> apart;
+};
+
+// Runs the job: all of it on one sentence's layers when there are few rows, each
 // thread on its own sentences when there are many.
-void run(Team& team, Job& job);
+void run(Workshop& workshop, Job& job);
 
 }  // namespace regard

@@ -38,7 +38,7 @@ Team::Team(int threads) {
   workers_.reserve(static_cast<std::size_t>(std::max(threads - 1, 0)));
   try {
     for (int share = 1; share < threads; ++share) {
-      workers_.emplace_back([this, share] { attend_to(share); });
+      workers_.emplace_back([this] { serve(); });
     }
   } catch (const std::system_error&) {
     // The system gives no more threads: those that there are do the work.
@@ -56,35 +56,47 @@ void Team::dispatch(Call call, void* context) {
   call_ = call;
   context_ = context;
   failure_ = nullptr;
-  pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  const std::uint32_t shares = static_cast<std::uint32_t>(size());
+  unfinished_.store(shares, std::memory_order_relaxed);
+  left_.store(shares, std::memory_order_release);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
-  perform(0);
+  take_shares();
   for (;;) {
-    const std::uint32_t pending = pending_.load(std::memory_order_acquire);
-    if (pending == 0) break;
-    wait_while(pending_, pending);
+    const std::uint32_t unfinished = unfinished_.load(std::memory_order_acquire);
+    if (unfinished == 0) break;
+    wait_while(unfinished_, unfinished);
   }
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void Team::attend_to(int share) {
+void Team::serve() {
   std::uint32_t seen = 0;
   for (;;) {
     wait_while(round_, seen);
-    ++seen;
+    seen = round_.load(std::memory_order_acquire);
     if (closing_.load(std::memory_order_relaxed)) return;
-    perform(share);
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_all();
+    take_shares();
   }
 }
 
-void Team::perform(int share) {
-  try {
-    call_(context_, share);
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::current_exception();
+// A share once taken holds the round open, so that what it calls is there until it is done; and
+// who takes one sees the call that was stored before the count.
+void Team::take_shares() {
+  std::uint32_t left = left_.load(std::memory_order_acquire);
+  while (left > 0) {
+    if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel,
+                                     std::memory_order_acquire)) {
+      continue;
+    }
+    try {
+      call_(context_, static_cast<int>(left) - 1);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
+    left = left_.load(std::memory_order_acquire);
   }
 }
 

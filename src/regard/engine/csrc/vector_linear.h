@@ -86,8 +86,7 @@ struct Tiles {
 #pragma GCC unroll 8
       for (int v = 0; v < VECTORS; ++v) {
         w[v] = K::weight(weights + v * K::width * 4);
-        // Few rows wait for memory, many for arithmetic.
-        if constexpr (R <= 2) __builtin_prefetch(weights + v * K::width * 4 + kAhead);
+        __builtin_prefetch(weights + v * K::width * 4 + kAhead);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
@@ -138,5 +137,6 @@ struct Tiles {
   }
 
  private:
-  static constexpr int kAhead = 4096;
+  // Bytes between what is asked for and what is used: weights seldom wait in the nearest cache.
+  static constexpr int kAhead = 8192;
 };

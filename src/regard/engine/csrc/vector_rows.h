@@ -8,6 +8,7 @@ template <class V>
 struct Rows {
   using F = typename V::F;
   static constexpr int W = V::width;
+  static constexpr int kTogether = 8;  // keys whose scores are summed together
 
   // exp(x): zero below the smallest normal number, infinity above the largest, NaN for NaN.
   static F exp(F x) {
@@ -164,7 +165,30 @@ struct Rows {
 
   static void scores(const float* query, const RowsAt& keys, int count, int n, float scale,
                      float* out) {
-    for (int j = 0; j < count; ++j) out[j] = scale * dot(query, row_at(keys, j), n);
+    const F by = V::set(scale);
+    for (int j = 0; j < count; j += kTogether) {
+      // Missing keys are the last one again.
+      const float* key[kTogether];
+      for (int k = 0; k < kTogether; ++k) key[k] = row_at(keys, j + k < count ? j + k : count - 1);
+      F sums[kTogether];
+#pragma GCC unroll 8
+      for (int k = 0; k < kTogether; ++k) sums[k] = V::zero();
+      int i = 0;
+      for (; i + W <= n; i += W) {
+        const F part = V::load(query + i);
+#pragma GCC unroll 8
+        for (int k = 0; k < kTogether; ++k) sums[k] = V::fma(part, V::load(key[k] + i), sums[k]);
+      }
+      if (i < n) {
+        const F part = V::load_first(query + i, n - i);
+#pragma GCC unroll 8
+        for (int k = 0; k < kTogether; ++k) {
+          sums[k] = V::fma(part, V::load_first(key[k] + i, n - i), sums[k]);
+        }
+      }
+      const F all = V::mul(by, V::sums(sums));
+      V::store_first(out + j, all, count - j < kTogether ? count - j : kTogether);
+    }
   }
 
   // `vectors` registers of the output at once, the last of them with `last` values.
