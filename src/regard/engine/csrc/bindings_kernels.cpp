@@ -42,7 +42,7 @@ regard::Activation activation_named(const std::string& name) {
 
 std::vector<std::string> isas() {
   std::vector<std::string> names;
-  for (const auto isa : {regard::Isa::portable, regard::Isa::avx2, regard::Isa::avx512}) {
+  for (const auto isa : regard::kIsas) {
     if (regard::has(isa)) names.emplace_back(regard::name_of(isa));
   }
   return names;

@@ -40,10 +40,11 @@ const Kernels& kernels_of(Isa isa);
 // What the functions of kernels.h use: kernels_of(active_isa()).
 const Kernels& kernels();
 
-// One file each. The last two bring one function, for processors that have more than AVX-512.
+// One file each. The last three bring one function, to put in place of what is in a table.
 const Kernels& portable_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+LinearKernel avx2_vnni_i8();
 LinearKernel avx512_vnni_i8();
 LinearKernel avx512_bf16();
 

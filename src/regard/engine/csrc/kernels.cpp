@@ -51,11 +51,14 @@ float scale_of(const float* weight, int in) {
   return most / 127;
 }
 
-Kernels with_more(const Kernels& base, bool vnni, bool bf16) {
-  Kernels all = base;
-  if (vnni) all.i8 = avx512_vnni_i8();
-  if (bf16) all.bf16 = avx512_bf16();
-  return all;
+Kernels with_i8(Kernels base, LinearKernel i8) {
+  base.i8 = i8;
+  return base;
+}
+
+Kernels with_bf16(Kernels base, LinearKernel bf16) {
+  base.bf16 = bf16;
+  return base;
 }
 
 }  // namespace
@@ -64,9 +67,15 @@ const Kernels& kernels_of(Isa isa) {
   switch (isa) {
     case Isa::portable: break;
     case Isa::avx2: return avx2_kernels();
-    case Isa::avx512: {
-      static const Kernels all = with_more(avx512_kernels(), processor().avx512_vnni,
-                                           processor().avx512_bf16);
+    case Isa::avx2_vnni: {
+      static const Kernels all = with_i8(avx2_kernels(), avx2_vnni_i8());
+      return all;
+    }
+    case Isa::avx512: return avx512_kernels();
+    case Isa::avx512_vnni: {
+      static const Kernels vnni = with_i8(avx512_kernels(), avx512_vnni_i8());
+      static const Kernels all =
+          processor().avx512_bf16 ? with_bf16(vnni, avx512_bf16()) : vnni;
       return all;
     }
   }
