@@ -95,6 +95,8 @@ struct Avx2 {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
 
+  static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
+
  private:
   static __m256i lanes(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -75,6 +75,8 @@ struct Avx512 {
   }
   static __m512i load_bytes(const std::byte* from) { return _mm512_loadu_si512(from); }
 
+  static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
+
  private:
   // Four lanes of partial sums of each of four, side by side.
   static F quarters(F a, F b, F c, F d) {

@@ -25,10 +25,13 @@ namespace {
 #include "vector_linear.h"
 #include "vector_rows.h"
 
+// Eight integers, in a type that the compiler can add.
+typedef int Integers __attribute__((vector_size(32)));
+
 // 8-bit weights. A product of an unsigned and a signed byte, summed in pairs, fits in 16 bits when
 // both are within 127, so the input's sign is moved to the weight.
 struct I8Kernel {
-  using Sum = __m256i;
+  using Sum = Integers;
   static constexpr int width = 8;
 
   struct Weight { __m256i w; };
@@ -37,7 +40,7 @@ struct I8Kernel {
   static const std::byte* row(const Input& input, std::size_t r) {
     return input.packed() + r * input.packed_stride();
   }
-  static Sum begin(const Linear&, int) { return _mm256_setzero_si256(); }
+  static Sum begin(const Linear&, int) { return Integers{}; }
   static Weight weight(const std::byte* at) { return {Avx2::load_bytes(at)}; }
   static Value value(const std::byte* row, int step) {
     int four;
@@ -47,12 +50,12 @@ struct I8Kernel {
   }
   static Sum more(Value x, Weight w, Sum sum) {
     const __m256i pairs = _mm256_maddubs_epi16(x.magnitude, _mm256_sign_epi8(w.w, x.x));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return sum + (Integers)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
   }
   static __m256 end(Sum sum, const Linear& linear, const Input& input, std::size_t r, int column) {
     const __m256 scale =
         _mm256_mul_ps(_mm256_set1_ps(input.scale()[r]), Avx2::load(linear.scale() + column));
-    return _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale),
+    return _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps((__m256i)sum), scale),
                          Avx2::load(linear.bias() + column));
   }
 };
@@ -60,7 +63,7 @@ struct I8Kernel {
 struct Linears {
   static constexpr LinearKernel f32 = Tiles<Avx2, F32Kernel<Avx2>, 6, 2>::apply;
   static constexpr LinearKernel bf16 = Tiles<Avx2, Bf16Kernel<Avx2>, 4, 2>::apply;
-  static constexpr LinearKernel i8 = Tiles<Avx2, I8Kernel, 3, 2>::apply;
+  static constexpr LinearKernel i8 = Tiles<Avx2, I8Kernel, 4, 2>::apply;
 };
 
 constexpr Kernels kAll = kernels_over<Avx2, Linears>();

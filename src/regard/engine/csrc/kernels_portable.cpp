@@ -132,6 +132,8 @@ struct Plain {
     return each([&](int i) { return of_bits(pair(from, i) & 0xffff0000u); });
   }
 
+  static void prefetch(const std::byte*) {}
+
  private:
   static constexpr float kRounds = 3 << 22;
 
@@ -172,22 +174,30 @@ struct Linears {
     }
   }
 
+ private:
   static void i8_row(const Linear& linear, const Input& input, std::size_t r, float* y, int column,
                      int wanted) {
-    std::int32_t sums[kColumns];
-    for (int c = 0; c < kColumns; ++c) sums[c] = -linear.sums()[column + c];
     const std::byte* weights = linear.block(column / kColumns);
     const std::byte* x = input.packed() + r * input.packed_stride();
-    for (int step = 0; step < linear.steps(); ++step, weights += 4 * kColumns, x += 4) {
-      for (int c = 0; c < kColumns; ++c) {
-        for (int k = 0; k < 4; ++k) {
-          sums[c] += static_cast<int>(x[k]) * static_cast<std::int8_t>(weights[4 * c + k]);
+    // A sum for each of four inputs of each column, and 16 bits times 16: loops of a kind that
+    // compilers know how to widen.
+    constexpr int kSums = 4 * kColumns, kLevels = 32;
+    std::int32_t sums[kSums] = {};
+    for (int step = 0; step < linear.steps(); ++step, weights += kSums, x += 4) {
+      std::int16_t levels[kLevels];
+      for (int i = 0; i < kLevels; ++i) levels[i] = static_cast<std::int16_t>(x[i % 4]);
+      for (int at = 0; at < kSums; at += kLevels) {
+        for (int i = 0; i < kLevels; ++i) {
+          const std::int16_t weight = static_cast<std::int8_t>(weights[at + i]);
+          sums[at + i] += levels[i] * weight;
         }
       }
     }
     for (int c = 0; c < wanted; ++c) {
+      const std::int32_t sum = sums[4 * c] + sums[4 * c + 1] + sums[4 * c + 2] + sums[4 * c + 3] -
+                               linear.sums()[column + c];
       const float scale = input.scale()[r] * linear.scale()[column + c];
-      y[c] = static_cast<float>(sums[c]) * scale + linear.bias()[column + c];
+      y[c] = static_cast<float>(sum) * scale + linear.bias()[column + c];
     }
   }
 };

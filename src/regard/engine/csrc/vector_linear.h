@@ -86,7 +86,7 @@ struct Tiles {
 #pragma GCC unroll 8
       for (int v = 0; v < VECTORS; ++v) {
         w[v] = K::weight(weights + v * K::width * 4);
-        __builtin_prefetch(weights + v * K::width * 4 + kAhead);
+        if (v * K::width * 4 % 64 == 0) V::prefetch(weights + v * K::width * 4 + kAhead);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
