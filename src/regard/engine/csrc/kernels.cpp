@@ -1,10 +1,10 @@
 #include "kernels.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
+#include <vector>
 
 #include "kernel_table.h"
 
@@ -15,9 +15,6 @@ namespace {
 // Sums of 255 x 127 over this many inputs fit in 32 bits.
 constexpr int kMostInputs = 1 << 16;
 
-// Adding and taking it away rounds a small number to the nearest integer, to even when between.
-constexpr float kRounds = 3 << 22;
-
 int inputs_a_step(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32: return 1;
@@ -27,13 +24,6 @@ int inputs_a_step(Dtype dtype) {
   return 1;
 }
 
-std::uint16_t to_bf16(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);
-  return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
 float from_bf16(std::uint16_t value) {
   const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
   float wide;
@@ -41,14 +31,14 @@ float from_bf16(std::uint16_t value) {
   return wide;
 }
 
-// The scale of one output column; NaN when a weight is no number.
-float scale_of(const float* weight, int in) {
-  float most = 0;
-  for (int i = 0; i < in; ++i) {
-    if (!std::isfinite(weight[i])) return std::numeric_limits<float>::quiet_NaN();
-    most = std::max(most, std::fabs(weight[i]));
+// Weights are quantised as inputs are, but as signed bytes. Returns 128 times their sum.
+std::int32_t make_signed(std::vector<std::byte>& row) {
+  std::int32_t sum = 0;
+  for (std::byte& level : row) {
+    level ^= std::byte{128};
+    sum += static_cast<std::int8_t>(level);
   }
-  return most / 127;
+  return 128 * sum;
 }
 
 Kernels with_i8(Kernels base, LinearKernel i8) {
@@ -95,7 +85,6 @@ Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dty
   packed.dtype_ = dtype;
   const int group = inputs_a_step(dtype);
   packed.steps_ = (in + group - 1) / group;
-  const std::size_t element = 4 / static_cast<std::size_t>(group);
   const std::size_t blocks = (static_cast<std::size_t>(out) + kColumns - 1) / kColumns;
   packed.block_bytes_ = static_cast<std::size_t>(packed.steps_) * 4 * kColumns;
   packed.weight_.assign(blocks * packed.block_bytes_, std::byte{0});
@@ -105,29 +94,21 @@ Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dty
     packed.scale_.assign(blocks * kColumns, 0.0f);
     packed.sums_.assign(blocks * kColumns, 0);
   }
+  const Kernels& use = kernels();
+  std::vector<std::byte> row(static_cast<std::size_t>(packed.steps_) * 4);
   for (int o = 0; o < out; ++o) {
-    const float* row = weight + static_cast<std::size_t>(o) * in;
-    std::byte* column = packed.weight_.data() + o / kColumns * packed.block_bytes_ +
-                        static_cast<std::size_t>(o % kColumns) * 4;
-    const float scale = dtype == Dtype::i8 ? scale_of(row, in) : 1.0f;
-    std::int32_t sum = 0;
-    for (int i = 0; i < in; ++i) {
-      std::byte* to = column + static_cast<std::size_t>(i / group) * 4 * kColumns + i % group * element;
-      if (dtype == Dtype::f32) {
-        std::memcpy(to, row + i, sizeof(float));
-      } else if (dtype == Dtype::bf16) {
-        const std::uint16_t value = to_bf16(row[i]);
-        std::memcpy(to, &value, sizeof value);
-      } else if (scale > 0) {
-        const float level = std::clamp(row[i] / scale, -127.0f, 127.0f);
-        const auto value = static_cast<std::int8_t>((level + kRounds) - kRounds);
-        std::memcpy(to, &value, sizeof value);
-        sum += value;
-      }
+    const float* from = weight + static_cast<std::size_t>(o) * in;
+    switch (dtype) {
+      case Dtype::f32: std::memcpy(row.data(), from, row.size()); break;
+      case Dtype::bf16: use.round(from, in, packed.steps_ * 2, row.data()); break;
+      case Dtype::i8:
+        use.quantise(from, in, packed.steps_ * 4, row.data(), &packed.scale_[o]);
+        packed.sums_[o] = make_signed(row);
+        break;
     }
-    if (dtype == Dtype::i8) {
-      packed.scale_[o] = scale;
-      packed.sums_[o] = 128 * sum;
+    std::byte* to = packed.weight_.data() + o / kColumns * packed.block_bytes_ + o % kColumns * 4;
+    for (std::size_t at = 0; at < row.size(); at += 4) {
+      std::memcpy(to + at * kColumns, row.data() + at, 4);
     }
   }
   return packed;
