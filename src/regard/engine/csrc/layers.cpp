@@ -31,8 +31,11 @@ Gated activation_of(FeedForwardKind kind) {
   return {Activation::relu, false};
 }
 
-// The inner rows of a feed-forward that are in memory at once.
-constexpr std::size_t kInnerRows = 256;
+// The inner rows of a feed-forward that are in memory at once: about 512 KB, whole tiles of the
+// kernels.
+std::size_t inner_rows(std::size_t width) {
+  return std::clamp(std::size_t{1 << 17} / width / 6, std::size_t{4}, std::size_t{64}) * 6;
+}
 
 // Calls part(begin, end) for every thread's columns of a layer.
 template <class Part>
@@ -103,8 +106,9 @@ void feed_forward(Work& work, const ModelConfig& config, const FeedForward& laye
   const std::size_t width = static_cast<std::size_t>(config.d_model);
   const std::size_t wide = static_cast<std::size_t>(layer.input.out());
   const int narrow = config.d_ff;
-  for (std::size_t first = 0; first < rows; first += kInnerRows) {
-    const std::size_t count = std::min(kInnerRows, rows - first);
+  const std::size_t most = inner_rows(wide);
+  for (std::size_t first = 0; first < rows; first += most) {
+    const std::size_t count = std::min(most, rows - first);
     float* inner = work.inner.room(count * wide);
     make_ready(work, layer.input.dtype(), x + first * width, count, config.d_model);
     split_columns(work.team, layer.input.out(), [&](int begin, int end) {
@@ -132,9 +136,7 @@ void feed_forward(Work& work, const ModelConfig& config, const FeedForward& laye
 
 void embed(const Model& model, const Embedding& embedding, int id, int position, float* row) {
   const int width = model.config.d_model;
-  const float* vector =
-      embedding.table->data() + static_cast<std::size_t>(id) * static_cast<std::size_t>(width);
-  std::copy(vector, vector + width, row);
+  embedding.table->copy_row(id, row);
   if (model.config.embedding_scale) scale(model.embedding_scale, row, width);
   if (const float* here = model.position(embedding, position)) add(here, row, width);
   if (!embedding.norm.gain.empty()) normalise(embedding.norm, row, row, width);

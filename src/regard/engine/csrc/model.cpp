@@ -105,10 +105,12 @@ Model::Model(const ModelConfig& given, const Weights& weights, Dtype dtype) : co
       config.tying == Tying::none
           ? reader.read("projection.weight", {config.target_vocabulary, width})
           : reader.read(target_name, {config.target_vocabulary, width});
-  source_table_ = reader.copy("source_embedding.weight", {config.source_vocabulary, width});
+  source_table_ = Table(reader.read("source_embedding.weight", {config.source_vocabulary, width}),
+                        static_cast<std::size_t>(config.source_vocabulary), width, dtype);
   source.table = target.table = &source_table_;
   if (config.tying != Tying::three_way) {
-    target_table_ = reader.copy(target_name, {config.target_vocabulary, width});
+    target_table_ = Table(reader.read(target_name, {config.target_vocabulary, width}),
+                          static_cast<std::size_t>(config.target_vocabulary), width, dtype);
     target.table = &target_table_;
   }
   if (config.positions == PositionsKind::learned) {
@@ -153,7 +155,7 @@ std::size_t Model::bytes() const {
              layer.cross_attention.output.bytes() + layer.feed_forward.input.bytes() +
              layer.feed_forward.output.bytes();
   }
-  return total + (source_table_.size() + target_table_.size()) * sizeof(float);
+  return total + source_table_.bytes() + target_table_.bytes();
 }
 
 void Model::reach(int positions) {

@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "kernels.h"
+#include "table.h"
 #include "weights.h"
 
 namespace regard {
@@ -52,7 +53,7 @@ struct DecoderLayer {
 
 // What turns ids into vectors. `norm` is empty where there is none.
 struct Embedding {
-  const std::vector<float>* table = nullptr;
+  const Table* table = nullptr;
   std::vector<float> positions;  // learned ones; sinusoids are in Model::sinusoids
   Norm norm;
 };
@@ -82,8 +83,8 @@ struct Model {
   Linear projection;
 
  private:
-  std::vector<float> source_table_;
-  std::vector<float> target_table_;
+  Table source_table_;
+  Table target_table_;
   std::vector<float> sinusoids_;
 };
 
