@@ -29,12 +29,23 @@ void encoder_attention(const Model& model, const float* projected, std::size_t b
   const std::size_t stride = static_cast<std::size_t>(config.input_width());
   const std::size_t out_stride = static_cast<std::size_t>(config.context_width());
   const int shared = head / (config.num_heads / config.num_kv_heads);
-  const float* first = projected + begin * stride;
-  const RowsAt keys{first + config.query_width() + shared * config.d_k, stride};
-  const RowsAt values{
-      first + config.query_width() + config.key_width() + shared * config.d_v, stride};
+  // Keys and values side by side: far apart they fall on few lines of the cache, and push out one
+  // another while query after query reads them.
+  const std::size_t d_k = static_cast<std::size_t>(config.d_k);
+  const std::size_t d_v = static_cast<std::size_t>(config.d_v);
+  float* work = scores.room((end - begin) * (1 + d_k + d_v));
+  float* near_keys = work + (end - begin);
+  float* near_values = near_keys + (end - begin) * d_k;
+  const float* key = projected + begin * stride + config.query_width() + shared * config.d_k;
+  const float* value = projected + begin * stride + config.query_width() + config.key_width() +
+                       shared * config.d_v;
+  for (std::size_t row = 0; row < end - begin; ++row) {
+    std::copy_n(key + row * stride, d_k, near_keys + row * d_k);
+    std::copy_n(value + row * stride, d_v, near_values + row * d_v);
+  }
+  const RowsAt keys{near_keys, d_k};
+  const RowsAt values{near_values, d_v};
   const int count = static_cast<int>(end - begin);
-  float* work = scores.room(static_cast<std::size_t>(count));
   for (std::size_t row = begin; row < end; ++row) {
     attend(projected + row * stride + head * config.d_k, keys, values, count, config.d_k,
            config.d_v, model.attention_scale, work,
