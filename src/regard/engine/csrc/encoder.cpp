@@ -85,8 +85,10 @@ void encode_group(Work& work, const Model& model, std::span<const Source> source
 
 }  // namespace
 
-void encode(Work& work, const Model& model, std::span<const Source> sources) {
+void encode(Work& work, const Model& model, std::span<const Source> sources,
+            const std::function<void()>& keep_on) {
   while (!sources.empty()) {
+    keep_on();
     std::size_t rows = sources[0].ids->size();
     std::size_t count = 1;
     while (count < sources.size() && rows + sources[count].ids->size() <= kRows) {

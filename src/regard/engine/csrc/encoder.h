@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Source {
   Cache* memory;
 };
 
-void encode(Work& work, const Model& model, std::span<const Source> sources);
+// `keep_on` is asked now and then, and may throw.
+void encode(Work& work, const Model& model, std::span<const Source> sources,
+            const std::function<void()>& keep_on);
 
 }  // namespace regard

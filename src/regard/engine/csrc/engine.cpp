@@ -15,7 +15,7 @@ namespace {
 constexpr int kMostThreads = 1024;
 constexpr int kWidestBeam = 1 << 16;
 constexpr int kMostTokens = 1 << 20;
-constexpr std::int64_t kMostPlaces = 1 << 30;  // in the past of a sentence
+constexpr std::int64_t kMostPlaces = 1 << 29;  // in the past of a sentence
 
 void require(bool holds, const std::string& otherwise) {
   if (!holds) throw std::invalid_argument(otherwise);

@@ -24,7 +24,7 @@ Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
       past(pool, job.model.config),
       search(job.options, job.max_tokens[which],
              job.prefixes.empty() ? nullptr : &job.prefixes[which]) {
-  past.reach(kFirstPositions * job.options.beam);
+  past.reach(std::min(kFirstPositions, job.max_tokens[which] + 1) * job.options.beam);
 }
 
 Batch::Batch(Work& work, Job& job, std::size_t bound)
@@ -33,12 +33,16 @@ Batch::Batch(Work& work, Job& job, std::size_t bound)
 
 void Batch::run() {
   for (;;) {
-    if (job_.stop != nullptr && job_.stop->load(std::memory_order_relaxed)) throw Stopped();
+    keep_on();
     refill();
     if (live_.empty()) return;
     step();
     leave();
   }
+}
+
+void Batch::keep_on() const {
+  if (job_.stop != nullptr && job_.stop->load(std::memory_order_relaxed)) throw Stopped();
 }
 
 void Batch::refill() {
@@ -59,7 +63,7 @@ void Batch::refill() {
     cost_ += live_.back()->cost;
     sources.push_back({&job_.sources[number], &live_.back()->memory});
   }
-  encode(work_, job_.model, sources);
+  encode(work_, job_.model, sources, [this] { keep_on(); });
 }
 
 void Batch::step() {

@@ -51,6 +51,7 @@ class Batch {
     Search search;
   };
 
+  void keep_on() const;
   void refill();
   void step();
   void leave();
