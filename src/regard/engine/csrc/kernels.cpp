@@ -122,9 +122,10 @@ std::size_t Linear::bytes() const {
 void Linear::unpack(int column, float* weight) const {
   const int group = inputs_a_step(dtype_);
   const std::size_t element = 4 / static_cast<std::size_t>(group);
-  const std::byte* from = block(column / kColumns) + static_cast<std::size_t>(column % kColumns) * 4;
+  const std::byte* from = block(column / kColumns) + column % kColumns * 4;
   for (int i = 0; i < in_; ++i) {
-    const std::byte* at = from + static_cast<std::size_t>(i / group) * 4 * kColumns + i % group * element;
+    const auto step = static_cast<std::size_t>(i / group);
+    const std::byte* at = from + step * 4 * kColumns + i % group * element;
     if (dtype_ == Dtype::f32) {
       std::memcpy(weight + i, at, sizeof(float));
     } else if (dtype_ == Dtype::bf16) {

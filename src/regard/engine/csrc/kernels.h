@@ -27,8 +27,8 @@ inline constexpr int kColumns = 64;
 // Block after block of kColumns columns; inside a block, input after input (f32), pair after pair
 // (bf16) or four after four (i8), each for all columns of the block:
 //   f32 [block][in][64], bf16 [block][in/2][64][2], i8 [block][in/4][64][4]
-// Missing inputs and columns are zeros. i8 has one scale a column, w = scale * integer, the integers
-// within -127 and 127.
+// Missing inputs and columns are zeros. i8 has one scale a column, w = scale * integer, the
+// integers within -127 and 127.
 class Linear {
  public:
   Linear() = default;

@@ -8,7 +8,6 @@ template <class V>
 struct F32Kernel {
   using Sum = typename V::F;
   static constexpr int width = V::width;
-  static constexpr int step_floats = 1;
 
   struct Weight { Sum w; };
   struct Value { Sum x; };
@@ -42,7 +41,9 @@ struct Bf16Kernel {
     return input.packed() + r * input.packed_stride();
   }
   static Sum begin(const Linear&, int) { return V::zero(); }
-  static Weight weight(const std::byte* at) { return {V::load_first_of_pairs(at), V::load_second_of_pairs(at)}; }
+  static Weight weight(const std::byte* at) {
+    return {V::load_first_of_pairs(at), V::load_second_of_pairs(at)};
+  }
   static Value value(const std::byte* row, int step) {
     unsigned pair;
     __builtin_memcpy(&pair, row + static_cast<std::size_t>(step) * 4, sizeof pair);
@@ -100,8 +101,8 @@ struct Tiles {
       float* to = y + (first + static_cast<std::size_t>(r)) * y_stride;
 #pragma GCC unroll 8
       for (int v = 0; v < VECTORS; ++v) {
-        const typename V::F out = K::end(sums[r][v], linear, input,
-                                         first + static_cast<std::size_t>(r), column + v * K::width);
+        const std::size_t row = first + static_cast<std::size_t>(r);
+        const typename V::F out = K::end(sums[r][v], linear, input, row, column + v * K::width);
         const int left = wanted - v * K::width;
         if (left >= K::width) {
           V::store(to + v * K::width, out);
