@@ -42,8 +42,8 @@ class Engine:
         source_vocabulary: number of source ids.
         target_vocabulary: number of target ids.
         dtype: what matrices are stored in. `int8` has a scale for each row of a matrix, and
-            one for each token that it is applied to; `bfloat16` rounds both, too. Sums and all
-            that is no matrix stay float32.
+            one for each token that it is applied to; `bfloat16` rounds both, too. Beside
+            either, embeddings are bfloat16. Sums and all that is no matrix stay float32.
         threads: CPU threads to use; None takes what `default_threads` says.
 
     Raises:
