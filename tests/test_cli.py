@@ -18,7 +18,8 @@ from regard.decoding.config import DecodingConfig
 from regard.decoding.generation import GenerationConfig
 from regard.errors import Interrupted, RecipeError
 from regard.exits import run_guarded
-from regard.recipes.load import load_recipe, preset_names
+from regard.recipes.load import load_recipe
+from regard.recipes.names import preset_names
 from regard.recipes.recipe import AnyRecipe, Recipe
 
 
@@ -151,6 +152,22 @@ REFUSALS = {
     "finetune gpt-char --labels a.tsv": (
         'error: gpt-char: this is of the family "decoder", and one of "encoder" is wanted\n'
         "  It goes on with a text: regard generate, or regard.load_language_model in Python.\n"
+    ),
+    "finetune bert --labels a.tsv --epochs 2 --set training.max_steps=3": (
+        "error: --set training.max_steps: says in steps what --epochs says in epochs\n"
+        "  Give the one or the other.\n"
+    ),
+    "train base --tsv a --init-encoder runs/x --set model.d_model=8": (
+        "error: --set model.d_model: has no effect with --init-encoder: the shape comes from "
+        "that run\n"
+    ),
+    "train base --tsv a --init-decoder runs/x --set model.positions.kind=rotary": (
+        "error: --set model.positions.kind: has no effect with --init-decoder: the shape comes "
+        "from that run\n"
+    ),
+    "train base --tsv a --init-encoder runs/x --set vocabulary.size=300": (
+        "error: --set vocabulary.size: has no effect with --init-encoder: the vocabulary comes "
+        "from that run\n"
     ),
     "train runs/x --resume --out y": (
         "error: --out: cannot go with --resume\n"
@@ -367,9 +384,14 @@ def test_text_options_stand_for_the_keys_of_their_family(monkeypatch: pytest.Mon
     assert (recipe.init, recipe.training.seed, seen["epochs"]) == ("", 3, 4.0)
     assert not recipe.model.prediction_head
     assert seen["out"] == Path("runs/bert-labels")
-    assert main([*line.split(), "--set", "training.max_steps=5", "--out", "x"]) == 0
-    assert (seen["epochs"], seen["out"]) == (None, Path("x"))
+    assert list(seen["given"]) == ["training.seed"]
+    steps = ["--set", "training.max_steps=5"]
+    assert main([*line.split(), *steps, "--out", "x"]) == 0
+    assert list(seen["given"]) == ["training.seed", "training.max_steps"]
+    assert seen["out"] == Path("x")
     assert seen["recipe"].training.max_steps == 5
+    assert main([*line.split(), "--epochs", "2.5"]) == 0
+    assert seen["epochs"] == 2.5
 
 
 @pytest.mark.parametrize(

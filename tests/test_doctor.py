@@ -2,7 +2,9 @@
 
 import json
 import re
+import tomllib
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 import torch
@@ -40,6 +42,15 @@ def test_the_measurement_is_in_the_json_and_in_the_text(capsys: pytest.CaptureFi
         f"bfloat16 autocast {figures[1]:,.0f} GFLOP/s)"
     )
     assert ("precision", speed["summary"]) in rows(format_findings(findings))
+
+
+def test_every_extra_is_looked_for_and_can_be_installed_as_it_says() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    packages = {name: wanted for name, wanted in extras.items() if name not in ("all", "test")}
+    for name, wanted in packages.items():
+        for package in (re.split(r"[^\w-]", line)[0] for line in wanted):
+            assert f"regard[{name}]" in doctor.OPTIONAL[package]
 
 
 def test_the_text_has_every_finding(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from regard.cli import app, main
 from regard.recipes.keys import is_union, kinds, recipe_keys, table_of
-from regard.recipes.load import preset_names
+from regard.recipes.names import preset_names
 from regard.recipes.recipe import FAMILIES, Family
 from regard.recipes.write import toml_value
 

@@ -1,4 +1,4 @@
-"""The Transformer as real software: two text files in, a trained and measured translator out.
+"""The Transformer as real software: raw text in, a trained and measured model out.
 
 `regard.load("runs/ende").translate(["Hello"])` translates. The names below are imported when they
 are first used, so that `import regard` is instant.

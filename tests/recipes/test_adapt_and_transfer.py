@@ -1,5 +1,6 @@
 """Low-rank adaptation of every family, and parts of a translator from other families' runs."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.errors import RecipeError, RunFolderError
+from regard.errors import RecipeError, RegardError, RunFolderError
 from regard.recipes.finetune import classifier_recipe
 from regard.recipes.load import load_recipe
 from regard.recipes.merge import merge_run
@@ -144,6 +145,21 @@ def test_a_base_that_changed_is_noticed_and_what_has_no_meaning_is_refused(
         outputs(tmp_path / "tuned")
 
 
+def test_an_adaptation_does_not_go_on_from_another_base(
+    base: Callable[..., Path], texts: Path, tmp_path: Path
+) -> None:
+    run = base("decoder")
+    adapted(run, tmp_path / "tuned", texts)
+    shutil.copytree(run, tmp_path / "former")
+    with RunFolder.open(run, write=True) as folder:
+        folder.write_model({name: weight + 1 for name, weight in folder.load_weights().items()})
+    with pytest.raises(RunFolderError, match="has another model than at the checkpoint of step 4"):
+        resume(tmp_path / "tuned", ["training.max_steps=5"], reporter=QUIET)
+    shutil.rmtree(run)
+    (tmp_path / "former").rename(run)
+    resume(tmp_path / "tuned", ["training.max_steps=5"], reporter=QUIET)
+
+
 PAIRS = ["data.valid_pairs=3", "model.dropout=0"]
 
 
@@ -212,6 +228,52 @@ def test_one_part_alone_gives_the_joint_vocabulary(
     torch.testing.assert_close(table, expected, rtol=1e-6, atol=1e-6)
 
 
+def test_two_vocabularies_are_never_said_to_be_one(
+    base: Callable[..., Path], texts: Path, tmp_path: Path
+) -> None:
+    alike = ("model.embedding_norm=false", "model.norm_position=pre", "model.feed_forward=gelu",
+             "model.norm.eps=1e-6")  # fmt: skip
+    parts = [f"init_encoder={base('encoder', *alike)}",
+             f"init_decoder={base('decoder', *alike, 'vocabulary.size=280')}"]  # fmt: skip
+    changes = [*parts, "model.tying=two_way", "vocabulary.bpe_dropout=0.1"]
+    train(translator(texts, *changes), tmp_path / "both", reporter=QUIET)
+    saved = load_recipe(tmp_path / "both").vocabulary
+    assert (saved.joint, saved.bpe_dropout) == (False, 0.1)
+    assert not RunFolder.open(tmp_path / "both").tokenizer_files().joint
+    resume(tmp_path / "both", ["training.max_steps=2"], reporter=QUIET)
+
+
+def test_a_projection_of_its_own_starts_as_the_embedding_that_it_was(
+    base: Callable[..., Path], texts: Path, tmp_path: Path
+) -> None:
+    run = base("decoder")
+    changes = ["model.tying=none", "vocabulary.joint=false"]
+    train(translator(texts, f"init_decoder={run}", *changes), tmp_path / "one", reporter=QUIET)
+    weights = RunFolder.open(tmp_path / "one").load_weights()
+    expected = RunFolder.open(run).load_weights()["embedding.weight"]
+    for name in ("projection.weight", "target_embedding.weight"):
+        torch.testing.assert_close(weights[name], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("option", ["init", "init_encoder"])
+def test_skipped_merges_are_kept_where_there_are_merges_and_refused_elsewhere(
+    option: str, base: Callable[..., Path], texts: Path, tmp_path: Path
+) -> None:
+    family = "seq2seq" if option == "init" else "encoder"
+    skip = "vocabulary.bpe_dropout=0.2"
+    run = base(family, "vocabulary.kind=bpe")
+    train(translator(texts, f"{option}={run}", skip), tmp_path / "one", reporter=QUIET)
+    assert load_recipe(tmp_path / "one").vocabulary.bpe_dropout == 0.2
+    run.rename(tmp_path / "merges")
+    base(family, "vocabulary.kind=char")
+    with pytest.raises(RecipeError) as refused:
+        train(translator(texts, f"{option}={run}", skip), tmp_path / "no", reporter=QUIET)
+    assert str(refused.value) == (
+        f'--{option.replace("_", "-")} {run}: the vocabulary there is of the kind "char", and '
+        'vocabulary.bpe_dropout = 0.2 needs "bpe"\n  Add --set vocabulary.bpe_dropout=0.'
+    )
+
+
 def test_parts_that_are_none_or_have_no_place_are_refused(
     base: Callable[..., Path], texts: Path, tmp_path: Path
 ) -> None:
@@ -220,3 +282,21 @@ def test_parts_that_are_none_or_have_no_place_are_refused(
         train(translator(texts, f"init_encoder={run}"), tmp_path / "no", reporter=QUIET)
     with pytest.raises(RecipeError, match="give the one or the others"):
         translator(texts, f"init_decoder={run}", f"init={run}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "init", "said"),
+    [
+        (["lora.rank=2"], False, "adapts a model that is trained already"),
+        (["model.d_ff=64"], True, "model.d_ff = 64 here, and 32 in the run to start from"),
+        (["training.device=cuda"], False, "needs a CUDA GPU"),
+    ],
+)
+def test_what_no_text_could_set_right_is_refused_before_anything_is_made(
+    changes: list[str], init: bool, said: str, base: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = base("decoder")
+    recipe = load_recipe(run, changes)
+    with pytest.raises(RegardError, match=said):
+        train(recipe, tmp_path / "no", init=run if init else None, reporter=QUIET)
+    assert not (tmp_path / "no").exists()

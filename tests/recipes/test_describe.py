@@ -1,7 +1,10 @@
 """What `regard info` says of a recipe and of a run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from regard.recipes.describe import describe, format_description, to_json
 from regard.recipes.load import load_recipe
@@ -44,6 +47,46 @@ decoder cross-attention                  192 x 64, 64 x 64          16,640      
 decoder feed-forward                     128 x 64, 64 x 128         16,576       1      16,576
 decoder norms                            2 x 64                        128       3         384
 all                                                                                    115,712"""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "told"),
+    [
+        ("gpt", ["model.window=64"], "learned positions, a window of 64 tokens"),
+        (
+            "gpt",
+            ["model.window=64", "model.window_from=2"],
+            "learned positions, a window of 64 tokens from layer 2 on",
+        ),
+        (
+            "gpt-char",
+            ["model.positions.scaling.kind=yarn", "model.positions.scaling.factor=4"],
+            "rotary positions (yarn, factor 4), a window of 128 tokens",
+        ),
+        ("tiny", ["model.decoder_mixer=ssru"], "sinusoidal positions, ssru in the decoder"),
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_told(recipe: str, changes: list[str], told: str) -> None:
+    lines = format_description(describe(recipe, changes)).splitlines()
+    assert next(line for line in lines if line.startswith("model ")).endswith(told)
+
+
+def test_a_short_name_is_that_of_a_recipe_even_beside_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gpt").mkdir()
+    assert describe("gpt").origin == describe("base").origin == "a recipe that comes with regard"
+    Path("my.toml").write_text("description = 'mine'", encoding="utf-8")
+    assert describe("my.toml").origin == "a recipe file"
+
+
+def test_an_adapted_run_says_what_it_adapts() -> None:
+    notes = {"made": "best", "lora_base": "../base", "lora_base_sha256": "5" * 64,
+             "lora_alpha": "16.0", "lora_without": '["prediction.bias"]'}  # fmt: skip
+    text = format_description(replace(describe("tiny"), notes=notes))
+    assert "lora" not in text
+    assert "\nadapts      the model of ../base, which is needed too\n" in text
 
 
 def test_a_run_has_the_vocabularies_of_its_tokenizers(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from regard.errors import RecipeError
 from regard.models.count import parameter_count
 from regard.nn.config import RotaryConfig, YarnScalingConfig
 from regard.recipes.keys import recipe_keys
-from regard.recipes.load import load_recipe, load_recipe_of, preset_names, recipe_class
+from regard.recipes.load import load_recipe, load_recipe_of, recipe_class
+from regard.recipes.names import preset_names
 from regard.recipes.recipe import DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.write import format_recipe
 
@@ -123,6 +124,17 @@ REFUSALS = {
     "base training.best_metric=accuracy": (
         '--set training.best_metric: training.best_metric = "accuracy" is not measured here; '
         'choose "loss", "perplexity", "bleu" or "chrf"'
+    ),
+    'bert-mini labels.names=["a","b","a"]': (
+        '--set labels.names: names has the label "a" 2 times; each has one class'
+    ),
+    "gpt-mini model.window_from=2": (
+        "--set model.window_from: window_from = 2 says where a window begins, and window = 0 is "
+        "none; set window too"
+    ),
+    "gpt-mini model.window=5 model.window_from=6": (
+        "--set model.window, model.window_from: window_from = 6 leaves no layer of "
+        "num_layers = 6 for window = 5"
     ),
     "gpt-mini data.max_tokens=513": (
         "--set data.max_tokens: model.positions.max_positions = 512 is too few for "

@@ -12,7 +12,8 @@ from regard.decoding.config import DecodingConfig
 from regard.errors import RecipeError, RunFolderError
 from regard.models.count import parameter_count
 from regard.nn.config import LayerNormConfig, RMSNormConfig
-from regard.recipes.load import load_recipe, preset_names
+from regard.recipes.load import load_recipe
+from regard.recipes.names import preset_names
 from regard.recipes.recipe import Recipe
 from regard.recipes.write import format_recipe
 from regard.training.config import CosineSchedule, PaperSchedule

@@ -1,6 +1,7 @@
 """Training of decoders, encoders and classifiers from a recipe, stopped and gone on with."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -165,6 +166,23 @@ def test_what_is_said_fits_the_family(
     train(recipe(family), tmp_path / "run", reporter=listener)
     assert command in listener.said[-1]
     assert "regard translate" not in listener.said[-1]
+
+
+@pytest.mark.parametrize("positions", [16, 5, 2])
+def test_a_validation_begins_texts_that_the_positions_have_room_for(
+    positions: int, recipe: Callable[..., AnyRecipe], tmp_path: Path
+) -> None:
+    short = [f"model.positions.max_positions={positions}", f"data.max_tokens={positions}"]
+    train(recipe("decoder", *short), tmp_path / "run", reporter=Listener())
+    records = of_event(read_metrics(tmp_path / "run/metrics.jsonl", print), "valid")
+    text = " ".join(LINES)
+    assert all(sample["prompt"] in text for sample in records[-1]["samples"])
+
+
+def test_a_share_is_said_in_percent(recipe: Callable[..., AnyRecipe], tmp_path: Path) -> None:
+    listener = Listener()
+    train(recipe("classifier", "training.best_metric=f1"), tmp_path / "run", reporter=listener)
+    assert re.search(r"the best by f1 \(\d+\.\d %\)", listener.said[-1])
 
 
 def test_a_language_model_learns_its_text(recipe: Callable[..., AnyRecipe], tmp_path: Path) -> None:

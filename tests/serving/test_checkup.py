@@ -1,9 +1,11 @@
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from regard.cli import main
 from regard.recipes.load import load_recipe
 from regard.recipes.run import train
 from regard.serving.checkup import check_run
@@ -33,6 +35,18 @@ def test_a_run_as_it_was_written_is_good_in_all_its_parts(run: Path) -> None:
     assert not found.problems
     assert {"recipe.toml", "model.safetensors", "model"} <= found.looked.keys()
     assert all(line.endswith("good") for line in found.lines())
+
+
+def test_the_doctor_looks_at_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(run)]) == 0
+    assert capsys.readouterr().out == "\n".join(check_run(run).lines()) + "\n"
+    assert main(["doctor", str(run), "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out).values()) == {None}
+    (run / "model.safetensors").write_bytes(b"")
+    assert main(["doctor", str(run)]) == 2
+    said = capsys.readouterr()
+    assert "model.safetensors" in said.out
+    assert "parts of the run are not good" in said.err
 
 
 def test_every_damage_is_named_and_hides_no_other(run: Path) -> None:

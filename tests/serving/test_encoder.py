@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from serving.tiny_families import LABELS, make_encoder_run
+from serving.tiny_families import LABELS, LEARNED, ROTARY, make_encoder_run
 from serving.tiny_runs import TEXT
 
 import regard
+from regard.decoding.encode import mask_shares
 from regard.errors import DataError, ModelError, RecipeError, RegardError
 from regard.serving.encoder import Encoder
 from regard.text.tokenizer import BOS_ID, EOS_ID
@@ -119,16 +120,39 @@ def test_text_around_masks_is_cut_as_it_would_be_without(
     assert len(marks) == len(found)
 
 
-def test_a_text_that_is_too_long_is_cut_with_a_warning(encoder: Encoder) -> None:
-    said: list[str] = []
-    vectors = encoder.embed([TEXT[3] * 2, "a"], first_line=5, warn=said.append)
-    assert len(said) == 1
-    assert said[0].startswith("line 5: ")
-    assert said[0].partition(" is more than ")[2].startswith("the 24 positions of the model; the")
-    cut = encoder.vocabulary.encode(TEXT[3] * 2)[:22]
+@pytest.mark.parametrize(
+    "positions", [LEARNED, LEARNED.replace("24", "99"), ROTARY], ids=["as many", "more", "endless"]
+)
+def test_a_text_longer_than_in_training_is_cut_with_a_warning(
+    tmp_path: Path, positions: str
+) -> None:
+    run = make_encoder_run(tmp_path / "run", positions=positions)
+    encoder = regard.load_encoder(run, device="cpu")
+    long, said = TEXT[3] * 2, list[str]()
+    whole = encoder.vocabulary.encode(long)
+    vectors = encoder.embed([long, "a"], first_line=5, warn=said.append)
+    told = (
+        f"{len(whole) + 2} tokens is more than the 24 of data.max_tokens; "
+        f"the last {len(whole) - 22} are left out"
+    )
+    assert said == [f"line 5: {told}"]
+    row = [BOS_ID, *whole[:22], EOS_ID]
     with torch.no_grad():
-        mean = encoder.model(torch.tensor([[BOS_ID, *cut, EOS_ID]]))[0].mean(0)
+        hidden = encoder.model(torch.tensor([row]))
+        shares = encoder.model.classify(hidden)[0].double().softmax(-1)
+    mean = hidden[0].mean(0)
     np.testing.assert_allclose(vectors[0], (mean / mean.norm()).numpy(), atol=1e-5)
+    label = encoder.classify(long, warn=said.append)
+    assert list(label.probabilities.values()) == pytest.approx(shares.tolist(), abs=1e-5)
+    assert encoder.vocabulary.mask_id is not None
+    [filled] = encoder.fill(f"[MASK]{long}", warn=said.append)
+    row[1:-1] = [encoder.vocabulary.mask_id, *encoder.vocabulary.encode_more(long)[:21]]
+    [expected] = mask_shares(encoder.model, row, encoder.vocabulary.mask_id)
+    assert filled[0].probability == pytest.approx(float(expected[filled[0].token]), abs=1e-6)
+    assert said[1] == f"line 1: {told}"
+    assert said[2].startswith("the text: ")
+    assert said[2].partition(" is more than ")[2].startswith("the 24 of data.max_tokens; the last ")
+    assert len(said) == 3
 
 
 def refusal(error: type[RegardError], call: object, *given: object, **options: object) -> str:
@@ -164,5 +188,8 @@ def test_refuses_what_makes_no_sense(encoder: Encoder) -> None:
     assert refusal(RegardError, encoder.fill, "[MASK]", top=0) == (
         "top: expected at least 1, got 0"
     )
-    assert refusal(ModelError, encoder.fill, f"[MASK] {'x' * 60}").startswith("text: the text has ")
+    assert refusal(ModelError, encoder.fill, f"{'x' * 60} [MASK]") == (
+        "text: a [MASK] is behind the 24 tokens that data.max_tokens has room for\n"
+        "  Leave out what is far from it."
+    )
     assert refusal(DataError, encoder.embed, ["a", "\ud83d"]).startswith("lines[1]: character 0")

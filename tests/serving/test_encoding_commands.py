@@ -1,14 +1,16 @@
 """`regard embed`, `classify` and `fill`: as many vectors and labels out as lines in."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from serving.command import Command
+from serving.command import Command, Done
 from serving.tiny_families import LABELS, make_encoder_run
 
 import regard
+from regard.serving import encoder as encoder_module
 from regard.serving.encoder import Encoder
 
 LINES = ["the light", "", "das Licht ist an", " ", "Küche 🙂", "a\u2028b", "</s> [MASK]"]
@@ -90,6 +92,27 @@ def test_what_was_there_stays_when_embedding_fails(
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_an_array_into_a_pipe_is_refused_before_the_model_is_opened(
+    command: Command, encoder_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr(encoder_module, "load_encoder", opened.append)
+    pipe = tmp_path / "vectors.npy"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = command("embed", encoder_run, "--out", pipe, stdin=DATA)
+    finally:
+        os.close(reader)
+    assert done == Done(
+        2,
+        b"",
+        f"error: {pipe}: wanted a file, found a pipe: the first bytes are written last\n"
+        "  Write to a file, or use another ending.\n",
+    )
+    assert not opened
+
+
 def test_every_line_has_a_label(
     command: Command, encoder_run: Path, encoder: Encoder, tmp_path: Path
 ) -> None:
@@ -110,6 +133,11 @@ def test_a_line_that_is_cut_is_named(command: Command, encoder_run: Path, tmp_pa
     done = command("classify", encoder_run, stdin=data)
     assert len(done.lines) == 2
     assert done.err.startswith("warning: standard input, line 2: 123 tokens is more than the 24 ")
+    done = command("fill", encoder_run, "[MASK] x y" * 20, "--top=1")
+    assert done.code == 2
+    done = command("fill", encoder_run, "[MASK]" + " x y" * 20, "--top=1")
+    assert (done.code, len(done.lines)) == (0, 1)
+    assert done.err.startswith("warning: the text: ")
 
 
 def test_a_classifier_is_measured_on_texts_with_labels(
@@ -171,6 +199,7 @@ def test_masks_are_filled(command: Command, encoder_run: Path, encoder: Encoder)
             "--output: cannot go with --labels\n",
         ),
         (["fill", "no mask"], "text: there is no [MASK] in it\n"),
+        (["fill", "[MASK] \udcff"], "TEXT: character 8 is not valid UTF-8\n"),
     ],
 )
 def test_refuses_what_makes_no_sense(

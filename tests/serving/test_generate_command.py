@@ -12,6 +12,7 @@ from serving.command import Command
 from serving.tiny_families import ROTARY, make_language_run
 
 import regard
+from regard.cli import main
 from regard.serving.generator import Generator
 from regard.serving.outputs import LineWriter
 
@@ -124,6 +125,13 @@ def test_says_that_the_models_positions_end(command: Command, language_run: Path
             ["--top-p=2"],
             "--set generation.top_p: expected a number that is more than 0 and at most 1, got 2",
         ),
+        (
+            ["--repetition-penalty=1e-300"],
+            "--set generation.repetition_penalty: expected a number that is at least 0.01 and at "
+            "most 100, got 1e-300",
+        ),
+        (["--stop=a", "--stop=a\udcff"], "--stop: character 2 is not valid UTF-8\n"),
+        (["--prompt=a", "--prompt=\udcff"], "--prompt: character 1 is not valid UTF-8\n"),
         (["--prompt=" + "x" * 40], "prompt 1: the prompt has "),
     ],
 )
@@ -133,6 +141,16 @@ def test_refuses_what_makes_no_sense(
     done = command("generate", language_run, *arguments)
     assert (done.code, done.out) == (2, b"")
     assert done.err.startswith(f"error: {text}")
+
+
+def test_a_closed_standard_input_is_refused_with_the_option_that_there_is(
+    language_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["generate", str(language_run)]) == 2
+    assert capsys.readouterr().err == (
+        "error: standard input: it is closed\n  Give a file: --prompt-file FILE.\n"
+    )
 
 
 def test_refuses_a_run_of_another_family_with_the_name_of_its_command(

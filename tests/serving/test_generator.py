@@ -144,6 +144,11 @@ def test_refuses_a_vocabulary_that_does_not_fit_the_weights(tmp_path: Path) -> N
             "generate: generation.stop: an empty string of stop would stop before anything is "
             "drawn",
         ),
+        (
+            {"stop": ("\udcff",)},
+            "generate: generation.stop: a string of stop holds half of a surrogate pair, which no "
+            "UTF-8 can",
+        ),
     ],
 )
 def test_refuses_options_that_make_no_sense(
@@ -158,5 +163,7 @@ def test_refuses_options_that_make_no_sense(
 def test_refuses_prompts_that_are_no_text(generator: Generator) -> None:
     with pytest.raises(DataError, match=r"^prompts\[1\]: character 1 is half of a surrogate pair"):
         generator.generate(["fine", "a\ud83d"])
-    with pytest.raises(DataError, match=r"^prompts\[0\]: character 0 is half of a surrogate pair"):
+    with pytest.raises(DataError, match=r"^prompts: character 0 is half of a surrogate pair"):
+        generator.generate("\ud83d")
+    with pytest.raises(DataError, match=r"^prompt: character 0 is half of a surrogate pair"):
         generator.stream("\ud83d")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from serving.command import Command, Done
+from serving.tiny_families import make_language_run
 from serving.tiny_runs import TEXT
 
 from regard.serving.translator import Translator
@@ -277,18 +278,25 @@ def test_refusals_say_what_is_wrong(
     assert command("translate", *named, stdin=b"light\n") == Done(2, b"", text)
 
 
-def test_what_is_wrong_is_said_without_waiting_for_torch(run_path: Path) -> None:
+def test_what_is_wrong_is_said_without_waiting_for_torch(run_path: Path, tmp_path: Path) -> None:
+    other = make_language_run(tmp_path / "gpt")
     code = (
         "import sys; from regard.cli import main\n"
         "codes = [main([*line, '--set=decoding.beem=1']) for line in (('translate', RUN), "
         "('evaluate', RUN, '--source=a', '--reference=b'))]\n"
         "codes.append(main(['score', RUN, '--source=no', '--target=no']))\n"
         "codes.append(main(['average', 'no']))\n"
-        "sys.exit(codes != [2, 2, 2, 2] or 'torch' in sys.modules)"
-    ).replace("RUN", repr(str(run_path)))
+        "given = {'translate': (), 'evaluate': ('--source=a', '--reference=b'), "
+        "'score': ('--source=a', '--target=b')}\n"
+        "codes += [main([name, *runs, *files]) for name, files in given.items() "
+        "for runs in ((OTHER,), (RUN, '--ensemble', OTHER))]\n"
+        "sys.exit(codes != [2] * 10 or 'torch' in sys.modules)"
+    )
+    code = code.replace("RUN", repr(str(run_path))).replace("OTHER", repr(str(other)))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
-    assert done.stderr.count(b"error: ") == 4
+    assert done.stderr.count(b"error: ") == 10
+    assert done.stderr.count(f"error: {other}: this is of the family".encode()) == 6
 
 
 @pytest.mark.parametrize(

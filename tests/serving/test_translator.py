@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+import tokenizers
 import torch
 from serving.tiny_runs import TEXT, make_run, tokenizer
+from tokenizers.models import Unigram
 
 import regard
 from regard.decoding.config import DecodingConfig
@@ -16,6 +18,8 @@ from regard.errors import DataError, RegardError, RunFolderError
 from regard.models.build import build_model
 from regard.recipes.load import load_recipe
 from regard.serving.translator import DecodingOptions, Translator
+from regard.text.foreign import tokenizers_vocabulary
+from regard.text.vocabulary import read_vocabulary
 from regard.weights.run_folder import RunFolder
 
 
@@ -198,6 +202,29 @@ def test_refuses_an_ensemble_with_two_target_vocabularies(run_path: Path, tmp_pa
         "  An ensemble averages probabilities of tokens, so the runs must share them: "
         "train one with --init of the other."
     )
+
+
+def test_refuses_an_ensemble_that_ends_with_another_token(run_path: Path, tmp_path: Path) -> None:
+    pieces = [("<pad>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    pieces += [("▁", -2.0), ("a", -2.0), ("▁a", -1.0)]
+    library = tokenizers.Tokenizer(Unigram(pieces, unk_id=3))
+    library.add_special_tokens(["<pad>", "<s>", "</s>", "<unk>"])
+
+    def run(name: str, start: int, eos: int) -> Path:
+        data = tokenizers_vocabulary(library.to_str().encode(), pad=0, start=start, eos=eos)
+        return make_run(tmp_path / name, source=read_vocabulary(data))
+
+    first, again, other, swapped = (
+        run(name, *ids) for name, *ids in (
+            ("a", 1, 2), ("again", 1, 2), ("start", 0, 2), ("end", 2, 1)
+        )
+    )  # fmt: skip
+    regard.load([first, again], device="cpu")
+    for wrong in (other, swapped):
+        assert refused(RunFolderError, first, wrong).startswith(
+            f"{wrong}: its target vocabulary has other start, end or control tokens than that of "
+            f"{first}\n  An ensemble averages"
+        )
 
 
 def test_refuses_what_is_no_run_or_no_device(run_path: Path, tmp_path: Path) -> None:

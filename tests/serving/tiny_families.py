@@ -52,13 +52,18 @@ def make_language_run(
 
 
 def make_encoder_run(
-    path: Path, *, changes: Sequence[str] = (), labels: Sequence[str] = LABELS, seed: int = 1
+    path: Path,
+    *,
+    positions: str = LEARNED,
+    changes: Sequence[str] = (),
+    labels: Sequence[str] = LABELS,
+    seed: int = 1,
 ) -> Path:
     """An encoder with a prediction head and, with labels, a classifier."""
     file = path.with_suffix(".toml")
     names = ", ".join(f'"{label}"' for label in labels)
     file.write_text(f'family = "encoder"\n[labels]\nnames = [{names}]\n')
-    recipe = load_recipe_of(EncoderRecipe, file, [*SHAPE, LEARNED, *changes])
+    recipe = load_recipe_of(EncoderRecipe, file, [*SHAPE, positions, *changes])
     vocabulary = Tokenizer.train(iter(TEXT), VocabularyConfig(size=290), mask=True)
     model = build_encoder(recipe.model, vocabulary=vocabulary.size, seed=seed, classes=len(labels))
     weights = {name: 5 * weight for name, weight in model.state_dict().items()}

@@ -9,6 +9,7 @@ from regard.recipes.write import format_recipe
 from regard.shapes import Tensor
 from regard.text.config import VocabularyConfig
 from regard.text.tokenizer import Tokenizer
+from regard.text.vocabulary import Vocabulary
 from regard.weights.run_folder import RunFolder
 
 TEXT = (
@@ -39,8 +40,8 @@ def make_run(
     *,
     seed: int = 1,
     changes: Sequence[str] = (),
-    source: Tokenizer | None = None,
-    target: Tokenizer | None = None,
+    source: Vocabulary | None = None,
+    target: Vocabulary | None = None,
     weights: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Write a run; `target` only if it has a vocabulary of its own."""

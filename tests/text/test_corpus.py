@@ -1,6 +1,7 @@
 import gzip
 import json
 import lzma
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.text import corpus as corpus_module
+from regard.text import sampling
 from regard.text.config import DataConfig, VocabularyConfig
 from regard.text.corpus import PreparedData, Tokenizers, prepare_corpus
 from regard.text.split import hash_of, twin_key
@@ -198,7 +200,7 @@ def test_a_vocabulary_smaller_than_asked_for_is_said(folder: Folder) -> None:
 def test_large_text_is_sampled_for_the_vocabulary_and_it_is_said(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus_module, "SAMPLE_CHARACTERS", 900)
+    monkeypatch.setattr(sampling, "SAMPLE_CHARACTERS", 900)
     data = folder.prepare(folder.config())
     assert texts(data) == [pair for pair in PAIRS if pair[0] not in data.valid.source_lines]
     assert any("learning from one pair in 4" in line for line in folder.log)
@@ -264,7 +266,7 @@ def test_an_interrupted_preparation_leaves_nothing_that_is_believed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(corpus_module, "_write_index", interrupt)
+        patch.setattr(corpus_module, "_write_rest", interrupt)
         with pytest.raises(KeyboardInterrupt):
             folder.prepare(config)
     assert len(folder.prepare(config).train) > 50
@@ -362,6 +364,23 @@ def test_missing_files_are_refused(folder: Folder) -> None:
     assert folder.refused(folder.config(valid_tsv=missing)) == message
     assert folder.refused(DataConfig()) == (
         "data: no training text is given\n  give data.source and data.target, or data.tsv"
+    )
+
+
+@pytest.mark.parametrize("option", ["tsv", "source", "target", "valid_tsv"])
+def test_a_pipe_is_refused_at_once(folder: Folder, option: str) -> None:
+    pipe = str(folder.path / "pipe")
+    os.mkfifo(pipe)
+    good = folder.write("good", "a\n")
+    config = {
+        "tsv": DataConfig(tsv=(pipe,)),
+        "source": DataConfig(source=(pipe,), target=(good,)),
+        "target": DataConfig(source=(good,), target=(pipe,)),
+        "valid_tsv": folder.config(valid_tsv=pipe),
+    }[option]
+    assert folder.refused(config) == (
+        f"{pipe}: it must be a regular file, because it is read more than once\n"
+        "  write the text to a file first"
     )
 
 

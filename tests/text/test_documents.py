@@ -1,4 +1,5 @@
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from regard.errors import DataError
 from regard.text import passages
 from regard.text.config import TextConfig, VocabularyConfig
-from regard.text.documents import PreparedText, prepare_text
-from regard.text.passages import read_parts, survey_text
+from regard.text.documents import COPIED_CHARACTERS, PreparedText, prepare_text
+from regard.text.passages import LONGEST_PART, read_parts, survey_text
 from regard.text.tokenizer import Tokenizer
 
 NOUNS = ["light", "door", "lamp", "switch", "sensor", "window", "heater", "fan", "lock", "bell"]
@@ -142,7 +143,85 @@ def test_a_long_document_is_tokenised_in_parts_without_loss(
     assert data.train.text.ids(0).tolist() == whole
 
 
-@given(st.lists(st.sampled_from(["a", "", " ", "b c", "\t", "ddd"]), min_size=1, max_size=40),
+def test_a_line_without_end_is_cut_into_parts_and_validated_on_in_part(folder: Folder) -> None:
+    line = "ab " * 1_100_000
+    path = folder.write("a", line)
+    found = survey_text((path,), "file", 0.0, lambda _: None)
+    parts = [part.text for part in read_parts(path, found)]
+    assert "".join(parts) == line
+    assert len(parts) == 4
+    assert max(map(len, parts)) <= LONGEST_PART
+    assert all(part.startswith(" ") for part in parts[1:])
+    vocabulary = Tokenizer.train(iter(["ab ab"]), VocabularyConfig(size=280))
+    data = folder.prepare(path, vocabulary=vocabulary)
+    [train], [valid] = texts(data), texts(data, "valid")
+    assert f"{train} {valid}" == line
+    assert len(valid) == pytest.approx(0.1 * len(line), abs=4)
+    assert data.valid.line(0) == (path, 1)
+
+
+def test_a_text_that_nothing_is_held_out_of_is_validated_on_in_part(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passages, "SHORTEST_CUT", 1 << 30)
+    line = "ab " * 1_100_000
+    vocabulary = Tokenizer.train(iter(["ab ab"]), VocabularyConfig(size=280))
+    data = folder.prepare(folder.write("a", line), vocabulary=vocabulary)
+    [train], [valid] = texts(data), texts(data, "valid")
+    assert train == line
+    assert COPIED_CHARACTERS <= len(valid) < COPIED_CHARACTERS + LONGEST_PART
+    assert line.startswith(valid)
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "after"),
+    [("", "one two ", ""), ("", "no_space", "\n"), ("title\n\n", "drei vier ", "\n\n"),
+     ("\n  \n", "  fünf sechs ", "\n \n\n")],
+)  # fmt: skip
+def test_the_last_part_of_a_long_line_is_held_out(
+    folder: Folder, before: str, line: str, after: str
+) -> None:
+    text = before + line * 1000 + after
+    path = folder.write("a", text)
+    data = folder.prepare(path, valid_share=0.2)
+    [train], [valid] = texts(data), texts(data, "valid")
+    between = " " if " " in line else ""
+    assert train + between + valid == text.removesuffix("\n")
+    assert len(valid) == pytest.approx(0.2 * len(text), abs=20)
+    assert data.valid.line(0) == (path, 1 + before.count("\n"))
+    assert not any("can't be split" in told for told in folder.log)
+
+
+@pytest.mark.parametrize("share", [1e-18, 1 - 1e-16])
+def test_a_cut_line_has_text_on_both_sides(folder: Folder, share: float) -> None:
+    data = folder.prepare(folder.write("a", " " + "x" * 5000 + " \n\n"), valid_share=share)
+    [train], [valid] = texts(data), texts(data, "valid")
+    assert train.strip()
+    assert valid.strip()
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "two\nlines\n", "\n", "\r\nGrüße\r\n"])
+def test_characters_are_counted_as_they_are(folder: Folder, text: str) -> None:
+    folder.prepare(folder.write("a", text), folder.write("b", "b"))
+    assert folder.log[0].split(" in ")[0] in {
+        f"text: {len(text.replace(chr(13), ''))} character{'s' * (len(text) > 1)}"
+    }
+
+
+@pytest.mark.parametrize("option", ["text", "valid_text"])
+def test_a_pipe_is_refused_at_once(folder: Folder, option: str) -> None:
+    pipe = str(folder.path / "pipe")
+    os.mkfifo(pipe)
+    good = folder.write("good", "\n".join(LINES))
+    settings = {"valid_text": pipe} if option == "valid_text" else {}
+    assert folder.refused(good if settings else pipe, **settings) == (
+        f"{pipe}: it must be a regular file, because it is read more than once\n"
+        "  write the text to a file first"
+    )
+
+
+@given(st.lists(st.sampled_from(["a", "", " ", "b c", "\t", "ddd", "eee f g" * 3]),
+                min_size=1, max_size=40),
        st.integers(1, 12), st.floats(0.01, 0.99))  # fmt: skip
 def test_no_character_of_a_file_is_lost_or_seen_twice(
     folder: Folder, lines: list[str], part: int, share: float
@@ -151,6 +230,9 @@ def test_no_character_of_a_file_is_lost_or_seen_twice(
     path = folder.write("a", text + "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passages, "PART_CHARACTERS", part)
+        patch.setattr(passages, "LONGEST_PART", 2 * part)
+        patch.setattr(passages, "SHORTEST_CUT", part + 1)
+        patch.setattr(passages, "NEAR", part)
         if not text.strip():
             with pytest.raises(DataError):
                 survey_text((path,), "file", share, lambda _: None)
@@ -160,8 +242,12 @@ def test_no_character_of_a_file_is_lost_or_seen_twice(
     train = "".join(part.text for part in parts if not part.held_out)
     valid = "".join(part.text for part in parts if part.held_out)
     assert train.strip()
-    if found.cuts[path] is None:
+    cut = found.cuts[path]
+    if cut is None:
         assert (train, valid) == (text, "")
+    elif cut.in_line:
+        assert valid.strip()
+        assert text in {train + valid, f"{train} {valid}"}
     else:
         assert valid.strip()
         assert train + "\n" + valid == text

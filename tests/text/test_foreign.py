@@ -186,7 +186,26 @@ def test_one_token_may_start_and_end_a_text() -> None:
     vocabulary = read_vocabulary(data)
     assert (vocabulary.start_id, vocabulary.eos_id, vocabulary.size) == (2, 2, 512)
     assert vocabulary.mask_id is None
-    assert never_generated(vocabulary) == (0, 1, 3, 4)
+    # The model has more rows than the vocabulary has tokens.
+    assert never_generated(vocabulary) == (0, 1, 3, 4, *range(326, 512))
+
+
+def test_several_tokens_may_end_a_text_and_no_text_has_them() -> None:
+    library = tokenizers.Tokenizer.from_str(content("gpt2").decode())
+    library.add_tokens(["<|over|>"])  # special by what the model says alone
+    end = library.get_vocab_size() - 1
+    data = tokenizers_vocabulary(library.to_str().encode(), **CONTROL, ends=[end])
+    vocabulary = read_vocabulary(data)
+    assert (vocabulary.eos_id, vocabulary.end_ids) == (2, {2, end})
+    assert end in vocabulary.control_ids
+    assert not {2, end} & {*never_generated(vocabulary)}
+    assert end not in vocabulary.encode("it is <|over|>")
+
+
+def test_a_vocabulary_of_before_there_were_several_ends_is_read() -> None:
+    document = json.loads(made("gpt2").to_bytes())
+    del document["ends"]
+    assert read_vocabulary(json.dumps(document).encode()).end_ids == {2}
 
 
 def test_a_merge_to_a_control_token_is_never_made() -> None:
@@ -312,6 +331,36 @@ def test_pieces_without_a_table_have_sentencepiece_s_own_ids() -> None:
     assert vocabulary.encode_batch([]) == []
     assert not {0, size} & set(vocabulary.encode("</s> <pad>"))
     assert never_generated(vocabulary) == (size,)
+
+
+@pytest.mark.parametrize("with_table", [False, True])
+def test_a_control_piece_that_is_typed_is_text(with_table: bool) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT),
+        model_writer=model,
+        vocab_size=46,
+        user_defined_symbols=["<mask>"],
+        minloglevel=2,
+    )
+    library = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = map(library.id_to_piece, range(library.vocab_size()))
+    mask = library.piece_to_id("<mask>")
+    assert mask in library.encode("the <mask> door")
+    vocabulary = read_vocabulary(
+        sentencepiece_vocabulary(
+            model.getvalue(),
+            pad=1,
+            start=1,
+            eos=2,
+            mask=mask,
+            ids={piece: number for number, piece in enumerate(pieces)} if with_table else None,
+        )
+    )
+    ids = vocabulary.encode("the <mask> door")
+    assert not vocabulary.control_ids & {*ids}
+    assert vocabulary.encode("the") == ids[: len(vocabulary.encode("the"))]
 
 
 def test_sentencepiece_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

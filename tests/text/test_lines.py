@@ -46,6 +46,11 @@ def test_written_lines_are_read_back_in_number_and_order(lines: list[str]) -> No
     assert lines_of(stream.getvalue()) == [line.removesuffix("\r") for line in lines]
 
 
+def test_the_ends_of_lines_are_left_where_they_are_asked_for() -> None:
+    data = io.BytesIO(b"\xef\xbb\xbfa\r\n\nb")
+    assert list(read_lines(data, ends=True)) == ["a\n", "\n", "b"]
+
+
 def test_a_newline_inside_a_written_text_does_not_make_two_lines() -> None:
     stream = io.BytesIO()
     write_line(stream, "a\nb")

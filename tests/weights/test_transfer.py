@@ -27,10 +27,16 @@ def random(model: torch.nn.Module) -> torch.nn.Module:
 
 @pytest.mark.parametrize("norm_position", ["pre", "post"])
 @pytest.mark.parametrize("token_types", [0, 2])
+@pytest.mark.parametrize("scaled", [True, False])
 def test_a_text_encoder_is_the_encoder_of_an_encoder_decoder(
-    norm_position: str, token_types: int
+    norm_position: str, token_types: int, scaled: bool
 ) -> None:
-    shared = {**SHARED, "norm_position": norm_position, "embedding_norm": True}
+    shared = {
+        **SHARED,
+        "norm_position": norm_position,
+        "embedding_norm": True,
+        "embedding_scale": scaled,
+    }
     encoder = random(
         build_encoder(
             EncoderConfig(**shared, num_layers=2, token_types=token_types, pooler=True),
@@ -47,14 +53,18 @@ def test_a_text_encoder_is_the_encoder_of_an_encoder_decoder(
             seed=1,
         )
     )
-    missing = whole.load_state_dict(encoder_part(encoder.state_dict()), strict=False)
+    missing = whole.load_state_dict(
+        encoder_part(encoder.state_dict(), scale=8**0.5 if scaled else 1.0), strict=False
+    )
     assert not missing.unexpected_keys
     assert all(name.startswith(("decoder", "target")) for name in missing.missing_keys)
     torch.testing.assert_close(whole.encode(IDS), encoder(IDS), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_language_model_is_a_decoder_whose_attention_to_the_memory_is_new(tied: bool) -> None:
+@pytest.mark.parametrize(("tied", "tying"), [(True, "two_way"), (True, "none"), (False, "none")])
+def test_a_language_model_is_a_decoder_whose_attention_to_the_memory_is_new(
+    tied: bool, tying: str
+) -> None:
     shared = {**SHARED, "norm_position": "pre", "output_bias": True}
     model = random(
         build_language_model(
@@ -67,14 +77,16 @@ def test_a_language_model_is_a_decoder_whose_attention_to_the_memory_is_new(tied
                 **shared,
                 encoder_layers=1,
                 decoder_layers=2,
-                tying="two_way" if tied else "none",
+                tying=tying,
             ),
             source_vocabulary=30,
             target_vocabulary=20,
             seed=1,
         )
     )
-    missing = whole.load_state_dict(decoder_part(model.state_dict()), strict=False)
+    missing = whole.load_state_dict(
+        decoder_part(model.state_dict(), tied=tying != "none"), strict=False
+    )
     assert not missing.unexpected_keys
     assert all(
         name.startswith(("encoder", "source")) or "cross_attention" in name

@@ -24,7 +24,7 @@ def embed(
     """Make a vector of each line of standard input, and write them to a file.
 
     N lines in, N vectors out, in order; a blank line has a vector too.
-    A line of more tokens than the model has positions is cut.
+    A line of more tokens than the run's data.max_tokens is cut.
 
     Args:
         run: The run folder of an encoder.

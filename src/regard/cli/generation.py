@@ -55,7 +55,10 @@ def generate(
         seed: Seed of the drawing.
     """
     from regard.serving import generating
+    from regard.serving.strings import checked_argument
 
+    for text in stop:
+        checked_argument(text, "--stop")
     options: dict[str, object] = {
         "generation.samples": samples,
         "generation.max_tokens": max_tokens,

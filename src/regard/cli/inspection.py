@@ -1,5 +1,7 @@
 """The commands that only look: info, doctor, and the recipes."""
 
+from pathlib import Path
+
 from regard.cli.options import Json, Name, Set
 
 
@@ -15,21 +17,45 @@ def info(name: Name, /, *, set_: Set = (), json: Json = False) -> None:
     print(to_json(description) if json else format_description(description))
 
 
-def doctor(*, quick: bool = False, json: Json = False) -> None:
+def doctor(run: Path | None = None, /, *, quick: bool = False, json: Json = False) -> None:
     """Show versions, devices, threads, speed and what is missing, to paste into a report.
 
+    With a run folder, look at that instead: whether every file is as it was written, the model
+    can be used, and each checkpoint is whole.
+
     Args:
+        run: A run folder to look at.
         quick: Leave out the measurement of speed, which takes some seconds.
     """
+    if run is not None:
+        _look_at(run, json)
+        return
     from regard.doctor import examine, format_findings, to_json
 
     findings = examine(measure=not quick)
     print(to_json(findings) if json else format_findings(findings))
 
 
+def _look_at(run: Path, as_json: bool) -> None:
+    """Print what is good and what is not; end with an error if anything is not."""
+    from regard.errors import RunFolderError
+    from regard.signals import load_torch
+
+    load_torch()
+    from regard.serving.checkup import check_run
+
+    found = check_run(run)
+    print(found.to_json() if as_json else "\n".join(found.lines()))
+    if count := len(found.problems):
+        raise RunFolderError(
+            f"{count} of {len(found.looked)} parts of the run are not good", where=str(run)
+        )
+
+
 def list_recipes() -> None:
     """List the recipes that come with regard, each with its family of models."""
-    from regard.recipes.load import load_recipe, preset_names
+    from regard.recipes.load import load_recipe
+    from regard.recipes.names import preset_names
 
     recipes = {name: load_recipe(name) for name in preset_names()}
     width = max(map(len, recipes))

@@ -16,7 +16,7 @@ FILES = Group("Files", sort_key=3)
 
 def _complete_recipe(context: CompletionContext) -> list[str]:
     """The recipes that there are, and the files and folders that the word may become."""
-    from regard.recipes.load import preset_names
+    from regard.recipes.names import preset_names
 
     head, slash, tail = context.incomplete.rpartition("/")
     folder = Path(head + slash or ".")

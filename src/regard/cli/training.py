@@ -1,11 +1,11 @@
 """The commands that make a model: demo, train, finetune, average, merge."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
+from cyclopts.validators import Number
 
 from regard.cli.options import DATA, DataFile, Files, Name, Set, overrides_of
 
@@ -77,6 +77,8 @@ def train(
         dry_run: Try out every part for a moment, and predict memory and time.
     """
     from regard.recipes.load import load_recipe
+    from regard.recipes.overrides import changes_of
+    from regard.recipes.refusals import refuse_other_text, refuse_settled, refuse_with_resume
     from regard.signals import load_torch
 
     training = {"source": source, "target": target, "tsv": tsv, "text": text}
@@ -87,14 +89,14 @@ def train(
         **{f"data.{key}": [str(path) for path in paths] or None for key, paths in training.items()},
         **{f"data.valid_{key}": path and str(path) for key, path in validation.items()},
     }
-    _refuse_other_text(Path(recipe) if resume else recipe, data)
+    refuse_other_text(Path(recipe) if resume else recipe, data)
     parts: dict[str, object] = {
         "init_encoder": init_encoder and str(init_encoder),
         "init_decoder": init_decoder and str(init_decoder),
     }
     overrides = overrides_of({**data, **parts}, set_)
     if resume:
-        _refuse_with_resume(
+        refuse_with_resume(
             out=out,
             init=init,
             init_encoder=init_encoder,
@@ -106,36 +108,13 @@ def train(
 
         resume_run(Path(recipe), overrides)
         return
-    if init:
-        _refuse_with_init(set_)
     loaded = load_recipe(recipe, overrides)  # first, for a mistake must not wait for torch
+    refuse_settled(loaded, changes_of(set_)[1], init=str(init or ""))
     load_torch()
     from regard.recipes.run import train as train_run
 
     out = out or Path("runs") / Path(recipe).resolve().name.removesuffix(".toml")
     train_run(loaded, out, init=init, dry_run=dry_run)
-
-
-def _refuse_other_text(recipe: str | Path, data: Mapping[str, object]) -> None:
-    """Refuse a text of which the recipe's family has no use."""
-    from regard.errors import RegardError
-    from regard.recipes.keys import recipe_keys
-    from regard.recipes.load import recipe_class
-
-    given = [key for key, value in data.items() if value is not None]
-    if not given:
-        return
-    kind = recipe_class(recipe)
-    known = recipe_keys(kind)
-    for key in given:
-        if key not in known:
-            family = kind.model_fields["family"].default
-            wanted = "--source FILE --target FILE" if family == "seq2seq" else "--text FILE"
-            raise RegardError(
-                f'{recipe} is of the family "{family}", which has no use for it',
-                where=f"--{key.removeprefix('data.').replace('_', '-')}",
-                hint=f"Give its text with {wanted}.",
-            )
 
 
 def finetune(
@@ -147,7 +126,7 @@ def finetune(
     ],
     valid_labels: DataFile = None,
     out: Path | None = None,
-    epochs: PositiveFloat = 4.0,
+    epochs: Annotated[PositiveFloat | None, Parameter(validator=Number(lte=1e6))] = None,
     set_: Set = (),
 ) -> None:
     """Train an encoder to classify text, from the weights of a run.
@@ -163,7 +142,9 @@ def finetune(
         out: The run folder to write. Default: runs/ and the run's name with -labels.
         epochs: How often each text is seen. Default: 4.
     """
-    from regard.recipes.finetune import classifier_recipe
+    from regard.recipes.finetune import EPOCHS, classifier_recipe
+    from regard.recipes.overrides import changes_of
+    from regard.recipes.refusals import refuse_with_epochs
     from regard.signals import load_torch
 
     options: dict[str, object] = {
@@ -171,37 +152,15 @@ def finetune(
         "labels.valid": valid_labels and str(valid_labels),
     }
     overrides = overrides_of(options, set_)
+    given = changes_of(set_)[1]
+    if epochs:
+        refuse_with_epochs(given)
     recipe = classifier_recipe(run, overrides)
     load_torch()
     from regard.recipes.run import finetune as finetune_run
 
     out = out or Path("runs") / f"{Path(run).resolve().name.removesuffix('.toml')}-labels"
-    steps = any(change.partition("=")[0].strip() == "training.max_steps" for change in set_)
-    finetune_run(recipe, out, epochs=None if steps else epochs)
-
-
-def _refuse_with_init(changes: Sequence[str]) -> None:
-    from regard.errors import RegardError
-
-    for change in changes:
-        key = change.partition("=")[0].strip()
-        if key.partition(".")[0] == "vocabulary" and key != "vocabulary.bpe_dropout":
-            raise RegardError(
-                "has no effect with --init: the vocabulary comes from that run",
-                where=f"--set {key}",
-            )
-
-
-def _refuse_with_resume(**options: object) -> None:
-    from regard.errors import RegardError
-
-    for name, value in options.items():
-        if value:
-            raise RegardError(
-                "cannot go with --resume",
-                where=f"--{name.replace('_', '-')}",
-                hint="regard train RUN --resume goes on in the run folder RUN as it was.",
-            )
+    finetune_run(recipe, out, epochs=epochs or EPOCHS, given=given)
 
 
 def average(
@@ -213,7 +172,7 @@ def average(
     out: Path | None = None,
     undo: bool = False,
 ) -> None:
-    """Average the weights of several checkpoints of a run into the model to translate with.
+    """Average the weights of several checkpoints of a run into the model to use.
 
     The model that training wrote is kept beside it, as model.trained.safetensors.
 

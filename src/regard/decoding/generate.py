@@ -1,6 +1,5 @@
 """Goes on with texts: prompts of any lengths side by side, each as if it were alone."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +10,7 @@ from regard.decoding.chain import Choice, most_likely
 from regard.decoding.generation import GenerationConfig
 from regard.decoding.next_token import NextToken, blocked
 from regard.decoding.padding import padded, token_batches
-from regard.decoding.sample import Sampler, chain_draws
+from regard.decoding.sample import Sampler, chain_draws, seed_of
 from regard.decoding.step import evaluating
 from regard.decoding.text_stream import TextStream
 from regard.errors import ModelError
@@ -58,7 +57,7 @@ class _Chain:
     ids: list[int]
     seed: int
     most: int
-    eos: int
+    ends: frozenset[int]
     stream: TextStream
     tokens: list[int] = field(default_factory=list)
     log_prob: float = 0.0
@@ -67,7 +66,7 @@ class _Chain:
     def push(self, token: int, log_prob: float) -> str:
         """Take the next token; give the text that is certain now."""
         self.log_prob += log_prob
-        if token == self.eos:
+        if token in self.ends:
             self.finish = "end"
             return self._rest()
         self.tokens.append(token)
@@ -199,9 +198,9 @@ def _chains(
                 sample,
                 prompts[number],
                 ids,
-                _seed(ids, config.seed),
+                seed_of(config.seed, ids),
                 most,
-                vocabulary.eos_id,
+                vocabulary.end_ids,
                 TextStream(vocabulary, prompts[number], ids, config.stop),
             )
             for sample in range(config.samples)
@@ -216,12 +215,6 @@ def _require_room(ids: Sequence[int], longest: int, number: int) -> None:
             where=f"prompt {number}",
             hint="Shorten the prompt: its end counts most for what comes next.",
         )
-
-
-def _seed(ids: Sequence[int], seed: int) -> int:
-    """A seed out of the prompt itself, so that its samples are the same wherever it stands."""
-    told = repr((seed, list(ids))).encode("ascii")
-    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big")
 
 
 @torch.inference_mode()

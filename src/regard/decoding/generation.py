@@ -26,7 +26,7 @@ class GenerationConfig(Settings):
     top_k: int = Field(default=0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     min_p: float = Field(default=0.0, ge=0, le=1)
-    repetition_penalty: float = Field(default=1.0, gt=0)
+    repetition_penalty: float = Field(default=1.0, ge=0.01, le=100)
     stop: Annotated[tuple[str, ...], Field(strict=False)] = ()
     seed: int = Field(default=1, ge=0)
 
@@ -35,4 +35,6 @@ class GenerationConfig(Settings):
     def _stops_somewhere(cls, stop: tuple[str, ...]) -> tuple[str, ...]:
         if "" in stop:
             raise ValueError("an empty string of stop would stop before anything is drawn")
+        if any("\ud800" <= letter <= "\udfff" for text in stop for letter in text):
+            raise ValueError("a string of stop holds half of a surrogate pair, which no UTF-8 can")
         return stop

@@ -1,5 +1,6 @@
 """Sampling: the next token is drawn, from all or the likeliest, by each sentence's own dice."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -91,6 +92,12 @@ def draws(seeds: Sequence[int], samples: int, positions: int) -> Float[Tensor, "
     return torch.stack(
         [chain_draws(seed, sample, positions) for seed in seeds for sample in range(samples)]
     )
+
+
+def seed_of(seed: int, *ids: Sequence[int]) -> int:
+    """A seed out of what is gone on from, so that its samples are the same wherever it stands."""
+    told = repr((seed, *map(list, ids))).encode("ascii")
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big")
 
 
 def chain_draws(seed: int, sample: int, positions: int) -> Float[Tensor, " t"]:

@@ -6,16 +6,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
+from regard.decoding.given import given_log_probs, row_sums
 from regard.decoding.padding import padded, token_batches
-from regard.decoding.step import evaluating, full_precision
+from regard.decoding.step import evaluating
 from regard.models.transformer import Transformer
 from regard.shapes import Float, Tensor
 from regard.text.vocabulary import Vocabulary, framed
-
-# Logits that are in memory at once: a long target times a large vocabulary would not fit.
-_LOGITS = 2**24
 
 
 @dataclass(frozen=True)
@@ -93,18 +90,8 @@ def _score_batch(
         memory_bsd = model.encode(source_bs, source_mask_bs)
         hidden.append(model.decode(target_in_bt, memory_bsd, source_mask_bs)[mask_bt])
     wanted_n = target_out_bt[mask_bt]
-    chunk = max(1, _LOGITS // models[0].target_vocabulary)
-    log_probs = []
-    for start in range(0, len(wanted_n), chunk):
-        part = slice(start, start + chunk)
-        each = [
-            -functional.cross_entropy(
-                full_precision(model.project(hidden_nd[part])), wanted_n[part], reduction="none"
-            ).double()
-            for model, hidden_nd in zip(models, hidden, strict=True)
-        ]
-        log_probs.append(torch.stack(each).logsumexp(0) - math.log(len(each)))
-    # Summed along rows, not scattered: that has one order, and so the same bits, everywhere.
-    log_probs_bt = torch.zeros(mask_bt.shape, dtype=torch.float64, device=device)
-    log_probs_bt[mask_bt] = torch.cat(log_probs)
-    return log_probs_bt.sum(1)
+    each = [
+        given_log_probs(model.project, hidden_nd, wanted_n, vocabulary=model.target_vocabulary)
+        for model, hidden_nd in zip(models, hidden, strict=True)
+    ]
+    return row_sums(torch.stack(each).logsumexp(0) - math.log(len(each)), mask_bt)

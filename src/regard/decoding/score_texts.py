@@ -5,17 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
+from regard.decoding.given import given_log_probs, row_sums
 from regard.decoding.padding import padded, token_batches
-from regard.decoding.step import evaluating, full_precision
+from regard.decoding.step import evaluating
 from regard.errors import ModelError
 from regard.models.decoder import LanguageModel
 from regard.shapes import Float, Tensor
 from regard.text.vocabulary import Vocabulary
-
-# Logits that are in memory at once: a long text times a large vocabulary would not fit.
-_LOGITS = 2**24
 
 
 @dataclass(frozen=True)
@@ -87,15 +84,5 @@ def _score_batch(
     # What opens a text is given, not predicted.
     mask_bt[:, : opening - 1] = False
     hidden_nd, wanted_n = model.hidden(ids_bt)[mask_bt], wanted_bt[mask_bt]
-    chunk = max(1, _LOGITS // model.vocabulary)
-    log_probs = [
-        -functional.cross_entropy(
-            full_precision(model.project(hidden_nd[start : start + chunk])),
-            wanted_n[start : start + chunk],
-            reduction="none",
-        ).double()
-        for start in range(0, len(wanted_n), chunk)
-    ]
-    log_probs_bt = torch.zeros(mask_bt.shape, dtype=torch.float64, device=device)
-    log_probs_bt[mask_bt] = torch.cat(log_probs)
-    return log_probs_bt.sum(1)
+    log_probs_n = given_log_probs(model.project, hidden_nd, wanted_n, vocabulary=model.vocabulary)
+    return row_sums(log_probs_n, mask_bt)

@@ -1,6 +1,5 @@
 """Lines in, translations out: blank lines, long lines, batches and the order of the input."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from regard.decoding.config import DecodingConfig
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.padding import padded, token_batches
 from regard.decoding.pieces import split_source
+from regard.decoding.sample import seed_of
 from regard.decoding.search import search
 from regard.decoding.step import EnsembleStep, ModelStep, Step, evaluating
 from regard.decoding.translation import Translation, assemble, blank
@@ -266,7 +266,7 @@ def _search_batch(
         prefix=[piece.prefix for piece in pieces],
         source_bs=source_masks[0],
         attention=look,
-        seeds=[_seed(piece, config.seed) for piece in pieces],
+        seeds=[seed_of(config.seed, piece.sources[0], piece.prefix) for piece in pieces],
     )
 
 
@@ -277,9 +277,3 @@ def _most_target_tokens(
     if config.max_tokens:
         most = min(most, config.max_tokens)
     return min(max(most, config.min_tokens), _most_positions(models) - 1)
-
-
-def _seed(piece: _Piece, seed: int) -> int:
-    """A seed out of the piece itself, so that its samples are the same wherever it stands."""
-    told = repr((seed, piece.sources[0], piece.prefix)).encode("ascii")
-    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big")

@@ -32,6 +32,7 @@ class ReportData:
         recipe: the resolved recipe, in TOML.
         commands: what to type next.
         unit: what a loss is a mean over.
+        best_metric: the figure by which a validation is best.
     """
 
     title: str
@@ -42,6 +43,7 @@ class ReportData:
     recipe: str = ""
     commands: Sequence[str] = ()
     unit: str = "target token"
+    best_metric: str = "bleu"
 
 
 def write_report(path: Path, data: ReportData) -> None:
@@ -58,23 +60,22 @@ def render_report(data: ReportData) -> str:
     """The page as HTML."""
     validations = of_event(data.records, "valid")
     tests = of_event(data.records, "test")
+    best = _best(validations, data.best_metric)
     lead = f'<p class="lead">{_text(data.description)}</p>' if data.description else ""
     body = [
         f'<p class="over">regard · training report</p><h1>{_text(data.title)}</h1>{lead}',
-        _tiles(data, validations, tests),
+        _tiles(data, validations, best, tests),
         _section("How it learned", _charts(data, validations), wrap="charts"),
         _section(
             "What it said",
             sample_section(validations),
             wrap="samples",
-            note="Sentences that it never trained on, and what it made of them at each step, the "
-            "latest first. Underlined: words that the reference hasn't at that place. A bar: "
-            "words are left out.",
+            note=_samples_note(validations),
         ),
-        _section("Scores", _scores(validations, tests), wrap="card scroll"),
+        _section("Scores", _scores(best, tests), wrap="card scroll"),
         _section(
             "What it took for what",
-            _confusion(validations),
+            _confusion(best),
             wrap="card scroll",
             note="A row for each label, a column for each that was given, at the best validation.",
         ),
@@ -93,14 +94,19 @@ def _section(title: str, content: str, *, wrap: str, note: str = "") -> str:
     return f'<section><h2>{title}</h2>{above}<div class="{wrap}">{content}</div></section>'
 
 
-def _tiles(data: ReportData, validations: Sequence[Record], tests: Sequence[Record]) -> str:
+def _tiles(
+    data: ReportData,
+    validations: Sequence[Record],
+    best: Record | None,
+    tests: Sequence[Record],
+) -> str:
     tiles: list[tuple[str, str, str]] = []
     for name in _measured([*validations, *tests])[:_TILES]:
         figure = FIGURES[name]
         if found := curve(tests, name):
             tiles.append((figure.title, figure.show(found[-1][1]), "on the test split"))
-        elif found := curve(validations, name):
-            step, value = figure.best(found)
+        elif best and (found := curve([best], name)):
+            step, value = found[0]
             tiles.append((figure.title, figure.show(value), f"best validation, step {step:,}"))
     if data.parameters:
         total = total_parameters(data.parameters)
@@ -188,9 +194,9 @@ def _charts(data: ReportData, validations: Sequence[Record]) -> str:
     return "".join(draw(chart) for chart in charts)
 
 
-def _scores(validations: Sequence[Record], tests: Sequence[Record]) -> str:
+def _scores(best: Record | None, tests: Sequence[Record]) -> str:
     records = [("Test", record) for record in tests[-1:]]
-    if best := _best(validations):
+    if best:
         records.append((f"Validation, step {int(best.get('step') or 0):,}", best))
     rows = []
     for where, record in records:
@@ -215,19 +221,30 @@ def _measured(records: Sequence[Record]) -> list[str]:
     return [name for name in FIGURES if name in found]
 
 
-def _best(validations: Sequence[Record]) -> Record | None:
-    """The best validation, by the figure that is shown first."""
-    names = _measured(validations)
-    points = curve(validations, names[0]) if names else []
+def _best(validations: Sequence[Record], metric: str) -> Record | None:
+    """The best validation by a figure, the last of equals, as training keeps its model."""
+    points = curve(validations, metric)
     if not points:
         return validations[-1] if validations else None
-    step, _ = FIGURES[names[0]].best(points)
+    step, _ = FIGURES[metric].best(points[::-1])
     return next(record for record in validations if record.get("step") == step)
 
 
-def _confusion(validations: Sequence[Record]) -> str:
+def _samples_note(validations: Sequence[Record]) -> str:
+    """What the samples are: sentences with references, or beginnings of texts."""
+    samples = [sample for record in validations for sample in record.get("samples") or ()]
+    if any("prompt" in sample for sample in samples):
+        return "Beginnings of texts, and how it went on with them at each step, the latest first."
+    return (
+        "Sentences that it never trained on, and what it made of them at each step, the latest "
+        "first. Underlined: words that the reference hasn't at that place. A bar: words are left "
+        "out."
+    )
+
+
+def _confusion(best: Record | None) -> str:
     """What was taken for what at the best validation: a row for each true label."""
-    best = _best(validations) or {}
+    best = best or {}
     labels, counts = best.get("labels") or (), best.get("confusion") or ()
     if not labels:
         return ""

@@ -176,13 +176,29 @@ class DecoderConfig(LayerConfig):
     embedding_norm: bool = False
     output_bias: bool = False
 
+    @model_validator(mode="after")
+    def _window_is_somewhere(self) -> Self:
+        if self.window_from and not self.window:
+            raise ValueError(
+                f"window_from = {self.window_from} says where a window begins, and window = 0 is "
+                "none; set window too"
+            )
+        if self.window and self.window_from >= self.num_layers:
+            raise ValueError(
+                f"window_from = {self.window_from} leaves no layer of num_layers = "
+                f"{self.num_layers} for window = {self.window}"
+            )
+        return self
+
 
 class EncoderConfig(LayerConfig):
     """An encoder-only (BERT-type) model; the defaults are BERT base.
 
     `token_types` is the number of kinds of segments that an embedding tells apart (0: none).
-    `prediction_head` is what fills masked tokens: a dense layer, the activation, a norm, then
+    `prediction_head` is what fills masked tokens: a dense layer, GELU, a norm, then
     the embedding's matrix and a bias. `pooler` is a dense layer with tanh on the first token.
+    A classifier looks at the first token, through the pooler if there is one, or, where
+    `classifier_pooling` is `mean`, at the mean of all tokens.
     The other switches are those of `TransformerConfig`.
 
     Source: Devlin et al. 2018, arXiv:1810.04805.
@@ -201,6 +217,7 @@ class EncoderConfig(LayerConfig):
     embedding_norm: bool = True
     prediction_head: bool = True
     pooler: bool = False
+    classifier_pooling: Literal["cls", "mean"] = "cls"
 
 
 ModelConfig = TransformerConfig | DecoderConfig | EncoderConfig

@@ -175,11 +175,12 @@ class TextEncoder(nn.Module):
     def classify(
         self, hidden_bsd: Float[Tensor, "b s d"], mask_bs: Bool[Tensor, "b s"] | None = None
     ) -> Float[Tensor, "b c"]:
-        """The logits of each row's labels, from its first token."""
+        """The logits of each row's labels, from its first token or the mean of all."""
         if self.classifier is None:
             raise ValueError("the model has no classifier")
-        x = self.pool(hidden_bsd, mask_bs, "cls")
-        if self.pooler is not None:
+        pooling = self.config.classifier_pooling
+        x = self.pool(hidden_bsd, mask_bs, pooling)
+        if self.pooler is not None and pooling == "cls":
             x = torch.tanh(self.pooler(x))
         y: Tensor = self.classifier(self.dropout(x))
         return y

@@ -256,9 +256,11 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
         """The logits of hidden states of the decoder."""
-        if self.config.output_scale:
-            hidden = hidden * self.config.d_model**-0.5
-        return functional.linear(hidden, self.output_weight, self.output_bias)
+        return functional.linear(self.prepare(hidden), self.output_weight, self.output_bias)
+
+    def prepare(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places d"]:
+        """What the output projection is put on, of hidden states of the decoder."""
+        return hidden * self.config.d_model**-0.5 if self.config.output_scale else hidden
 
     @torch.no_grad()
     def start(

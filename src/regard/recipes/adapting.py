@@ -8,25 +8,35 @@ from regard.recipes.recipe import AnyRecipe
 from regard.weights.adapted import adapter_notes
 from regard.weights.run_folder import RunFolder
 
-# What a classifier that starts from an encoder does not have from there.
-_NEW_PARTS = ("classifier",)
 
-
-def prepare_adaptation(recipe: AnyRecipe, model: nn.Module) -> None:
-    """Freeze a model that has its first weights, as far as the recipe asks for that.
+def require_start(recipe: AnyRecipe) -> None:
+    """Refuse an adaptation of nothing.
 
     Raises:
         RecipeError: there are no trained weights to adapt.
     """
-    if not recipe.lora.rank:
-        return
-    if not recipe.init:
+    if recipe.lora.rank and not recipe.init:
         raise RecipeError(
             f"lora.rank = {recipe.lora.rank} adapts a model that is trained already",
             where="lora.rank",
             hint="Name its run with --init RUN.",
         )
-    adapt(model, recipe.lora, seed=recipe.training.seed, trained=_NEW_PARTS)
+
+
+def prepare_adaptation(recipe: AnyRecipe, model: nn.Module, new: tuple[str, ...] = ()) -> None:
+    """Freeze a model that has its first weights, as far as the recipe asks for that.
+
+    Args:
+        recipe: says how.
+        model: the model.
+        new: the parts that have no weights from the run that it starts from, which are trained.
+
+    Raises:
+        RecipeError: there are no trained weights to adapt.
+    """
+    require_start(recipe)
+    if recipe.lora.rank:
+        adapt(model, recipe.lora, seed=recipe.training.seed, trained=new)
 
 
 def model_notes(recipe: AnyRecipe, model: nn.Module, folder: RunFolder) -> dict[str, str]:

@@ -68,6 +68,11 @@ class Assembly(ABC):
     def try_out(self) -> str:
         """Use the model once, as it will be used, and say in two words what for."""
 
+    @property
+    def untrained_remark(self) -> str:
+        """How much longer a validation takes while the model is untrained; empty if no longer."""
+        return ""
+
     def trainer(
         self,
         folder: RunFolder,

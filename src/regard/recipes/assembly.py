@@ -11,6 +11,7 @@ from regard.recipes.describe import parts_of
 from regard.recipes.labelled import assemble_labels
 from regard.recipes.pairs import assemble_pairs
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
+from regard.recipes.start import borrows
 from regard.recipes.texts import assemble_text
 from regard.weights.run_folder import RunFolder
 
@@ -41,7 +42,7 @@ def assemble(
     wanted = recipe.init and (vocabularies is None or recipe.lora.rank)
     start = RunFolder.open(recipe.init) if wanted else None
     given = vocabularies or start
-    if recipe.vocabulary.kind == "foreign" and given is None:
+    if recipe.vocabulary.kind == "foreign" and given is None and not borrows(recipe):
         raise RecipeError(
             "a vocabulary from elsewhere can't be trained",
             where="vocabulary.kind",

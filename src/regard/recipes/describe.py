@@ -1,15 +1,17 @@
 """What a model is made of, for `regard info`: parts, shapes, parameters, where it is from."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from regard.models.config import ModelConfig, TransformerConfig
+from regard.models.config import DecoderConfig, ModelConfig, TransformerConfig
 from regard.models.count import Part, parameter_table, total_parameters
-from regard.recipes.load import load_recipe, preset_names
+from regard.nn.config import NoScalingConfig, RotaryConfig
+from regard.recipes.load import load_recipe
+from regard.recipes.names import resolve
 from regard.recipes.recipe import AnyRecipe, EncoderRecipe, Recipe
 from regard.signals import load_torch
+from regard.weights.adapted import base_path, is_adapter
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
 
@@ -49,19 +51,21 @@ def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
     recipe = load_recipe(name_or_path, overrides)
     source_vocabulary = target_vocabulary = recipe.vocabulary.size
     notes: dict[str, str] = {}
-    if name_or_path in preset_names():
-        origin = "a recipe that comes with regard"
-    elif Path(name_or_path).is_dir():
-        origin = "a run folder"
-        run = RunFolder.open(name_or_path, model=False)
-        tokenizers = open_tokenizers(run)
-        source_vocabulary, target_vocabulary = tokenizers.source.size, tokenizers.target.size
-        notes = {"model": "none saved yet"}
-        if run.has_model:
-            load_torch()  # which reads the notes
-            notes = run.model_notes()
-    else:
-        origin = "a recipe file"
+    named = resolve(name_or_path)
+    match named.kind:
+        case "preset":
+            origin = "a recipe that comes with regard"
+        case "file":
+            origin = "a recipe file"
+        case "run":
+            origin = "a run folder"
+            run = RunFolder.open(named.path, model=False)
+            tokenizers = open_tokenizers(run)
+            source_vocabulary, target_vocabulary = tokenizers.source.size, tokenizers.target.size
+            notes = {"model": "none saved yet"}
+            if run.has_model:
+                load_torch()  # which reads the notes
+                notes = run.model_notes()
     return Description(
         name=name_or_path,
         origin=origin,
@@ -122,13 +126,21 @@ def format_description(description: Description) -> str:
         "about": recipe.description,
         "vocabulary": _vocabulary(description),
         "model": _model(recipe.model),
-        **description.notes,
+        **_weights(description.notes),
         "parameters": f"{description.parameters:,} "
         f"({description.parameters * 4 / 2**20:,.1f} MiB in float32)",
     }
     width = max(map(len, facts))
     head = [f"{name:{width}}  {value}" for name, value in facts.items() if value]
     return "\n".join([*head, "", *_table(description)])
+
+
+def _weights(notes: Mapping[str, str]) -> dict[str, str]:
+    """How the weights came about, for a person."""
+    told = {name: text for name, text in notes.items() if not name.startswith("lora_")}
+    if is_adapter(notes):
+        told["adapts"] = f"the model of {base_path(notes)}, which is needed too"
+    return told
 
 
 def _vocabulary(description: Description) -> str:
@@ -147,8 +159,27 @@ def _model(model: ModelConfig) -> str:
         f"{_layers(model)}, d_model {model.d_model}, {model.num_heads} heads{shared} "
         f"of d_k {model.key_dim} and d_v {model.value_dim}, d_ff {model.d_ff} "
         f"({model.feed_forward}), "
-        f"{model.norm_position}-norm ({model.norm.kind}), {model.positions.kind} positions"
+        f"{model.norm_position}-norm ({model.norm.kind}), {_positions(model)}{_mixing(model)}"
     )
+
+
+def _positions(model: ModelConfig) -> str:
+    positions = model.positions
+    if isinstance(positions, RotaryConfig) and not isinstance(positions.scaling, NoScalingConfig):
+        return f"rotary positions ({positions.scaling.kind}, factor {positions.scaling.factor:g})"
+    return f"{positions.kind} positions"
+
+
+def _mixing(model: ModelConfig) -> str:
+    """What takes the place of plain self-attention, if anything does."""
+    match model:
+        case TransformerConfig() if model.decoder_mixer != "attention":
+            return f", {model.decoder_mixer} in the decoder"
+        case DecoderConfig() if model.window:
+            since = f" from layer {model.window_from} on" if model.window_from else ""
+            return f", a window of {model.window} tokens{since}"
+        case _:
+            return ""
 
 
 def _layers(model: ModelConfig) -> str:

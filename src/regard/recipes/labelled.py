@@ -9,16 +9,15 @@ from regard.models.build import build_encoder
 from regard.models.encoder import TextEncoder
 from regard.recipes.adapting import prepare_adaptation
 from regard.recipes.assembled import Assembly
+from regard.recipes.label_names import names_in
 from regard.recipes.recipe import EncoderRecipe
 from regard.recipes.start import start_from, with_vocabulary_of
 from regard.text.corpus import Tokenizers
 from regard.text.label_batches import LabelBatches
 from regard.text.labels import (
-    MOST_LABELS,
     LabelledCorpus,
     PreparedLabels,
     prepare_labels,
-    read_labelled,
 )
 from regard.training.losses import classification_loss
 from regard.training.parts import LabelPart, split_batch
@@ -95,7 +94,8 @@ def assemble_labels(
     `start` is the run that the weights come from. The recipe that comes with the parts names the
     labels.
     """
-    names = recipe.labels.names or _names_in(recipe.labels.train)
+    # Found first, so that a run that goes on, whose recipe names them, has the same text.
+    names = recipe.labels.names or names_in(recipe.labels.train)
     labels = recipe.labels.model_copy(update={"names": names})
     data = prepare_labels(
         labels,
@@ -115,22 +115,7 @@ def assemble_labels(
         seed=recipe.training.seed,
         classes=len(data.names),
     )
-    if start is not None:
-        start_from(start, recipe, model)
-    prepare_adaptation(recipe, model)
+    new = () if start is None else start_from(start, recipe, model)
+    prepare_adaptation(recipe, model, new)
     both = Tokenizers(data.vocabulary, data.vocabulary)
     return LabelAssembly(recipe, model, both, data)
-
-
-def _names_in(files: tuple[str, ...]) -> tuple[str, ...]:
-    """The labels in the files, sorted; none if there are more than labels can be.
-
-    They are found first, so that a run that goes on, whose recipe names them, has the same text.
-    """
-    found: set[str] = set()
-    for path in files:
-        for _, label, _ in read_labelled(path):
-            found.add(label)
-            if len(found) > MOST_LABELS:
-                return ()
-    return tuple(sorted(found))

@@ -84,6 +84,11 @@ class PairAssembly(Assembly):
         )
         return "a translation"
 
+    @property
+    def untrained_remark(self) -> str:
+        """How much longer a validation takes while the model is untrained."""
+        return " (an untrained model translates at greatest length)"
+
 
 def assemble_pairs(
     recipe: Recipe,
@@ -126,9 +131,8 @@ def assemble_pairs(
         target_vocabulary=data.tokenizers.target.size,
         seed=recipe.training.seed,
     )
-    if start is not None:
-        start_from(start, recipe, model)
+    new = () if start is None else start_from(start, recipe, model)
     if parts is not None:
         parts.give(model, say)
-    prepare_adaptation(recipe, model)
+    prepare_adaptation(recipe, model, new)
     return PairAssembly(recipe, model, data.tokenizers, data)

@@ -1,22 +1,26 @@
 """Training from a recipe into a run folder, and going on with one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
 from regard.durations import duration
 from regard.errors import RunFolderError, command
+from regard.evaluation.figures import FIGURES
+from regard.recipes.adapting import require_start
 from regard.recipes.assembled import Assembly
 from regard.recipes.assembly import assemble
 from regard.recipes.finetune import planned
 from regard.recipes.labelled import LabelAssembly
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
-from regard.recipes.start import borrows
+from regard.recipes.start import borrows, require_same_shape
 from regard.recipes.summary import write_run_report
+from regard.recipes.transfer import parts_of_runs
 from regard.recipes.trial import dry_run as try_recipe
 from regard.recipes.write import format_recipe
+from regard.training.devices import choose_device
 from regard.training.interrupts import Interrupts
 from regard.training.loop import TrainingResult
 from regard.training.progress import Reporter, make_reporter
@@ -64,6 +68,7 @@ def train(
     reporter = reporter or make_reporter()
     if init is not None:
         recipe = recipe.model_copy(update={"init": str(init)})
+    require_beginning(recipe)
     with Interrupts() as interrupts:
         if dry_run:
             try_recipe(recipe, reporter=reporter, interrupts=interrupts)
@@ -80,6 +85,7 @@ def finetune(
     out: str | Path,
     *,
     epochs: int | float | None = None,
+    given: Collection[str] = (),
     reporter: Reporter | None = None,
 ) -> TrainingResult:
     """Train a classifier as a recipe of `classifier_recipe` says, into a new run folder.
@@ -87,18 +93,22 @@ def finetune(
     Args:
         recipe: what to train.
         out: the run folder to make.
-        epochs: how often each text is seen; None for as many steps as the recipe says.
+        epochs: how often each text is seen; steps, warm-up and checkpoints are planned for that.
+            None for all as the recipe says.
+        given: dotted keys of the recipe that the plan leaves alone; with `training.max_steps`
+            among them, it is for so many steps.
         reporter: shows what happens; on stderr by default.
 
     Raises:
         As `train`.
     """
     reporter = reporter or make_reporter()
+    require_beginning(recipe)
     with Interrupts() as interrupts, RunFolder.create(out) as folder:
         assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
         if epochs is not None and isinstance(assembly, LabelAssembly):
             batches = assembly.batches().count(0)
-            assembly = replace(assembly, recipe=planned(assembly.recipe, epochs, batches))
+            assembly = replace(assembly, recipe=planned(assembly.recipe, epochs, batches, given))
         result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
         reporter.say(_outcome(folder.path, assembly.recipe, result))
         return result
@@ -144,6 +154,22 @@ def resume(
         result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts, resume=True)
         reporter.say(_outcome(folder.path, recipe, result))
         return result
+
+
+def require_beginning(recipe: AnyRecipe) -> None:
+    """Refuse, before anything is made, what no text could set right.
+
+    Raises:
+        RegardError: this machine has no such device.
+        RecipeError: there is nothing to adapt, or the runs to start from are of another shape.
+        RunFolderError: a run to start from is not whole.
+    """
+    choose_device(recipe.training.device)
+    require_start(recipe)
+    if recipe.init:
+        require_same_shape(RunFolder.open(recipe.init), recipe)
+    if isinstance(recipe, Recipe):
+        parts_of_runs(recipe)
 
 
 def train_in(
@@ -210,7 +236,8 @@ def _outcome(run: Path, recipe: AnyRecipe, result: TrainingResult) -> str:
     why = "no better for a while, stopped early" if result.reason == "patience" else "done"
     which = f"the model is that of step {result.model_step:,}"
     if result.best_value is not None:
-        which += f", the best by {recipe.training.best_metric} ({result.best_value:.2f})"
+        shown = FIGURES[recipe.training.best_metric].show(result.best_value)
+        which += f", the best by {recipe.training.best_metric} ({shown})"
     return "\n".join(
         [
             f"{why}: {result.step:,} steps in {duration(result.seconds)}; {which}",

@@ -37,6 +37,7 @@ def write_run_report(
         recipe=format_recipe(recipe),
         commands=commands,
         unit=recipe.unit,
+        best_metric=recipe.training.best_metric,
     )
     write_report(folder.report_path, data)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from regard.decoding.generate import generate
+from regard.decoding.generate import generate, prompt_ids
 from regard.errors import RecipeError
 from regard.models.build import build_encoder, build_language_model
 from regard.models.decoder import LanguageModel
@@ -52,6 +52,10 @@ class TextAssembly(Assembly):
     def batches_of(self, corpus: TextCorpus) -> WindowBatches | MaskedBatches:
         """The batches of a text."""
 
+    def batches(self) -> WindowBatches | MaskedBatches:
+        """The batches of the training text, in their order."""
+        return self.batches_of(self.data.train)
+
     def fixed_parts(self) -> Iterator[TextPart]:
         """The parts of the validation text, the same each time."""
         for batch in self.batches_of(self.data.valid).fixed():
@@ -86,10 +90,6 @@ class DecoderAssembly(TextAssembly):
             seed=self.recipe.training.seed,
         )
 
-    def batches(self) -> WindowBatches:
-        """The batches of the training text, in their order."""
-        return self.batches_of(self.data.train)
-
     def validator(self) -> LanguageValidator:
         """What measures the model on the validation text."""
         corpus, vocabulary = self.data.valid, self.data.vocabulary
@@ -99,7 +99,7 @@ class DecoderAssembly(TextAssembly):
             self.fixed_parts,
             sum(len(text.encode("utf-8", "replace")) for text in texts),
             vocabulary,
-            prompts=_beginnings(corpus, vocabulary, few),
+            prompts=_beginnings(corpus, vocabulary, few, longest=self.recipe.model.longest),
             generation=self.recipe.generation,
         )
 
@@ -144,10 +144,6 @@ class MaskedAssembly(TextAssembly):
             seed=self.recipe.training.seed,
         )
 
-    def batches(self) -> MaskedBatches:
-        """The batches of the training text, in their order."""
-        return self.batches_of(self.data.train)
-
     def validator(self) -> MaskedValidator:
         """What measures the model on the validation text."""
         return MaskedValidator(self.fixed_parts)
@@ -183,27 +179,29 @@ def assemble_text(
         expected=expected,
         log=say,
     )
-    size, seed = data.vocabulary.size, recipe.training.seed
-    both = Tokenizers(data.vocabulary, data.vocabulary)
-    if isinstance(recipe, DecoderRecipe):
-        if start is not None:
-            recipe = with_vocabulary_of(start, recipe)
-        decoder = build_language_model(recipe.model, vocabulary=size, seed=seed)
-        if start is not None:
-            start_from(start, recipe, decoder)
-        prepare_adaptation(recipe, decoder)
-        return DecoderAssembly(recipe, decoder, both, data)
     if start is not None:
         recipe = with_vocabulary_of(start, recipe)
-    encoder = build_encoder(recipe.model, vocabulary=size, seed=seed)
-    if start is not None:
-        start_from(start, recipe, encoder)
-    prepare_adaptation(recipe, encoder)
-    return MaskedAssembly(recipe, encoder, both, data)
+    size, seed = data.vocabulary.size, recipe.training.seed
+    model = (
+        build_language_model(recipe.model, vocabulary=size, seed=seed)
+        if isinstance(recipe, DecoderRecipe)
+        else build_encoder(recipe.model, vocabulary=size, seed=seed)
+    )
+    new = () if start is None else start_from(start, recipe, model)
+    prepare_adaptation(recipe, model, new)
+    both = Tokenizers(data.vocabulary, data.vocabulary)
+    if isinstance(recipe, DecoderRecipe):
+        return DecoderAssembly(recipe, cast(LanguageModel, model), both, data)
+    return MaskedAssembly(recipe, cast(TextEncoder, model), both, data)
 
 
-def _beginnings(corpus: TextCorpus, vocabulary: Vocabulary, count: int) -> list[str]:
-    """The first words of up to `count` lines of a text, evenly spread over its beginning."""
+def _beginnings(
+    corpus: TextCorpus, vocabulary: Vocabulary, count: int, *, longest: int | None
+) -> list[str]:
+    """The first words of up to `count` lines of a text, evenly spread over its beginning.
+
+    Each fills at most half of the `longest` positions that the model has.
+    """
     lines: list[str] = []
     seen = 0
     for row in range(len(corpus)):
@@ -215,10 +213,20 @@ def _beginnings(corpus: TextCorpus, vocabulary: Vocabulary, count: int) -> list[
             break
     count = min(count, len(lines))
     chosen = [lines[(2 * place + 1) * len(lines) // (2 * count)] for place in range(count)]
-    return [line if len(line) <= _PROMPT_CHARACTERS else _cut(line) for line in chosen]
+    short = [line if len(line) <= _PROMPT_CHARACTERS else _cut(line) for line in chosen]
+    if longest is None:
+        return short
+    return [_with_room(line, vocabulary, longest // 2) for line in short]
 
 
 def _cut(line: str) -> str:
     """The first words of a line; a word that is too long is cut too."""
     short = line[:_PROMPT_CHARACTERS]
     return short.rpartition(" ")[0] or short
+
+
+def _with_room(line: str, vocabulary: Vocabulary, most: int) -> str:
+    """As much of a line's beginning as a model reads as at most so many tokens."""
+    while line and len(prompt_ids(vocabulary, [line])[0]) > most:
+        line = line[:-1]
+    return line

@@ -12,16 +12,14 @@ from regard.models.config import LayerConfig
 from regard.recipes.explain import explain
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import DecoderRecipe, EncoderRecipe, Recipe
+from regard.recipes.refusals import SHARED
+from regard.recipes.start import with_dropout_of
 from regard.shapes import Tensor
 from regard.text.corpus import GivenVocabularies
 from regard.weights.fit import misfits
 from regard.weights.run_folder import RunFolder
 from regard.weights.transfer import decoder_part, encoder_part
 from regard.weights.vocabularies import open_tokenizers
-
-_FREE = {"dropout", "attention_dropout", "activation_dropout"}
-_SHARED = [key for key in LayerConfig.model_fields if key not in _FREE]
-_SWITCHES = ["embedding_scale", "embedding_norm"]
 
 
 @dataclass(frozen=True)
@@ -45,14 +43,15 @@ class Parts:
         Raises:
             RunFolderError: the weights of a run are not those of its recipe.
         """
-        for run, rename, name in (
-            (self.encoder, encoder_part, "encoder"),
-            (self.decoder, decoder_part, "decoder"),
-        ):
-            if run is None:
-                continue
-            _give(rename(run.load_weights()), model, run)
-            say(f"model: {name}, its shape and vocabulary of {run.path}")
+        config = self.recipe.model
+        if self.encoder is not None:
+            scale = config.d_model**0.5 if config.embedding_scale else 1.0
+            _give(encoder_part(self.encoder.load_weights(), scale=scale), model, self.encoder)
+            say(f"model: encoder, its shape and vocabulary of {self.encoder.path}")
+        if self.decoder is not None:
+            weights = decoder_part(self.decoder.load_weights(), tied=config.tying != "none")
+            _give(weights, model, self.decoder)
+            say(f"model: decoder, its shape and vocabulary of {self.decoder.path}")
 
 
 def parts_of_runs(recipe: Recipe) -> Parts | None:
@@ -73,7 +72,9 @@ def parts_of_runs(recipe: Recipe) -> Parts | None:
         theirs = load_recipe(Path(recipe.init_encoder))
         if not isinstance(theirs, EncoderRecipe):
             raise _other_family("--init-encoder", encoder, theirs.family, "encoder")
-        vocabulary = theirs.vocabulary
+        vocabulary = with_dropout_of(
+            recipe.vocabulary, theirs.vocabulary, where=f"--init-encoder {encoder.path}"
+        )
         changes |= _shape(theirs.model) | {"encoder_layers": theirs.model.num_layers}
     if decoder is not None:
         theirs = load_recipe(Path(recipe.init_decoder))
@@ -85,7 +86,9 @@ def parts_of_runs(recipe: Recipe) -> Parts | None:
                 "of an encoder-decoder does",
                 where=f"--init-decoder {decoder.path}",
             )
-        vocabulary = theirs.vocabulary
+        vocabulary = with_dropout_of(
+            recipe.vocabulary, theirs.vocabulary, where=f"--init-decoder {decoder.path}"
+        )
         shape = _shape(theirs.model)
         _require_same(shape, changes, encoder, decoder)
         changes |= shape | {
@@ -94,10 +97,11 @@ def parts_of_runs(recipe: Recipe) -> Parts | None:
         }
         _require_tying(recipe, theirs, both=encoder is not None)
     model = recipe.model.model_copy(update=changes)
-    joint = recipe.vocabulary.joint
-    if vocabulary is not None and joint:
-        vocabulary = vocabulary.model_copy(update={"joint": True})
-    changed = {"model": model, **({"vocabulary": vocabulary} if joint and vocabulary else {})}
+    both = encoder is not None and decoder is not None
+    joint = recipe.vocabulary.joint and not both
+    if vocabulary is None or not (joint or both):  # one part's is made anew
+        vocabulary = recipe.vocabulary
+    changed = {"model": model, "vocabulary": vocabulary.model_copy(update={"joint": joint})}
     return Parts(_checked(recipe.model_copy(update=changed)), encoder, decoder)
 
 
@@ -116,7 +120,7 @@ def _checked(recipe: Recipe) -> Recipe:
 
 def _shape(model: LayerConfig) -> dict[str, object]:
     """What the layers and the embeddings of an encoder-decoder must have of a model's."""
-    return {key: getattr(model.resolved(), key) for key in [*_SHARED, *_SWITCHES]}
+    return {key: getattr(model.resolved(), key) for key in SHARED}
 
 
 def _require_same(

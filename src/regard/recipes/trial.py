@@ -132,10 +132,10 @@ def dry_run(recipe: AnyRecipe, *, reporter: Reporter, interrupts: Interrupts) ->
             validate=True,
         )
         used = assembly.try_out()
-        reporter.say("\n".join(_forecast(recipe, trial, used)))
+        reporter.say("\n".join(_forecast(recipe, trial, used, assembly.untrained_remark)))
 
 
-def _forecast(recipe: AnyRecipe, trial: Trial, used: str) -> list[str]:
+def _forecast(recipe: AnyRecipe, trial: Trial, used: str, remark: str) -> list[str]:
     training = recipe.training
     steps = training.max_steps
     validations = -(-steps // (training.validate_every or training.checkpoint_every))
@@ -147,8 +147,7 @@ def _forecast(recipe: AnyRecipe, trial: Trial, used: str) -> list[str]:
         f"precision  {trial.precision}",
         f"a step     {1000 * trial.step_seconds:,.0f} ms; later ones are faster than the first",
         f"time       about {duration(total)}: {steps:,} steps, and {validations:,} validations of "
-        f"up to {duration(validation)}"
-        + (" (an untrained model translates at greatest length)" if "transl" in used else ""),
+        f"up to {duration(validation)}" + remark,
         f"memory     about {_size(trial.peak_memory)}: what the two steps on the largest "
         "batch, a checkpoint and a validation took",
         f"disk       about {_size(checkpoints * trial.checkpoint_bytes)} "

@@ -1,5 +1,6 @@
 """Whether a run folder is whole: every file, the recipe, the model, the checkpoints."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +32,14 @@ class Checkup:
     def lines(self) -> list[str]:
         """All of it for a person."""
         width = max(map(len, self.looked), default=0)
-        return [f"{name:{width}}  {problem or 'good'}" for name, problem in self.looked.items()]
+        lines = [f"{name:{width}}  {problem or 'good'}" for name, problem in self.looked.items()]
+        return lines if "model.safetensors" in self.looked else [*lines, "no model is saved yet"]
+
+    def to_json(self) -> str:
+        """All of it as JSON: for each part what is wrong, or null."""
+        return json.dumps(
+            {name: problem or None for name, problem in self.looked.items()}, indent=2
+        )
 
 
 def check_run(path: str | Path) -> Checkup:

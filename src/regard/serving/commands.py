@@ -177,7 +177,7 @@ def average(
     out: Path | None = None,
     undo: bool = False,
 ) -> None:
-    """Average checkpoints of a run into the model to translate with, and print its folder.
+    """Average checkpoints of a run into the model to use, and print its folder.
 
     Without `out` it becomes the run's own model, and the one that training wrote is kept beside
     it as model.trained.safetensors, from where `undo` brings it back.
@@ -238,6 +238,7 @@ def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> Decoding
     """Look at the run folders and options as far as that goes without torch."""
     for run in runs:
         RunFolder.open(run, model=False)
+        load_recipe_of(Recipe, run)
     return load_recipe_of(Recipe, runs[0], overrides, only=["decoding"]).decoding
 
 

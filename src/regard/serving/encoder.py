@@ -8,14 +8,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.decoding.encode import embed, framed_rows, label_shares, mask_shares
+from regard.decoding.encode import (
+    embed,
+    framed_row,
+    framed_rows,
+    label_shares,
+    mask_shares,
+    room_for_text,
+)
 from regard.errors import DataError, ModelError, RegardError, command
 from regard.models.encoder import Pooling, TextEncoder
 from regard.recipes.recipe import EncoderRecipe
-from regard.serving.opening import OpenedEncoder, find_device, open_encoder
-from regard.serving.strings import checked_strings
-from regard.serving.translator import RunPath
-from regard.text.vocabulary import Vocabulary, framed
+from regard.serving.opening import OpenedEncoder, RunPath, open_encoder, prepare_device
+from regard.serving.strings import checked_string, checked_strings
+from regard.text.vocabulary import Vocabulary
 
 # What stands for a token to fill in; it means that in `fill` alone.
 MASK = "[MASK]"
@@ -66,16 +72,14 @@ def load_encoder(path: RunPath, *, device: str = "auto", threads: int | None = N
         RecipeError: the run is of another family; says which command is for it.
         RegardError: there is no such device.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return Encoder(open_encoder(path, find_device(device)))
+    return Encoder(open_encoder(path, prepare_device(device, threads)))
 
 
 class Encoder:
     """A trained encoder and all it takes to use it; made by `load_encoder`.
 
-    A text of more tokens than the model has positions is cut at its end. A blank text is a text
-    like any other: it gets a vector, and a label.
+    A text of more tokens than `data.max_tokens` of the recipe is cut at its end, as in training.
+    A blank text is a text like any other: it gets a vector, and a label.
     """
 
     def __init__(self, run: OpenedEncoder) -> None:
@@ -174,7 +178,7 @@ class Encoder:
         ]
         return found[0] if isinstance(lines, str) else found
 
-    def fill(self, text: str, *, top: int = 5) -> list[list[Filling]]:
+    def fill(self, text: str, *, top: int = 5, warn: Warn | None = None) -> list[list[Filling]]:
         """The likeliest tokens for each `[MASK]` in a text, the likeliest first.
 
         ```python
@@ -188,16 +192,17 @@ class Encoder:
         Args:
             text: holds `[MASK]` at least once.
             top: how many for each.
+            warn: is told if the text is cut.
 
         Raises:
             DataError: there is no mask in the text, or it can't be encoded in UTF-8.
-            ModelError: the text is longer than the model's positions, the run cannot fill masks,
-                or its output is NaN.
+            ModelError: a mask is where the text would be cut off, the run cannot fill masks, or
+                its output is NaN.
             RegardError: `top` is less than 1.
         """
         if top < 1:
             raise RegardError(f"expected at least 1, got {top}", where="top")
-        row, mask_id = self._masked(text)
+        row, mask_id = self._masked(text, warn)
         control = torch.tensor(sorted(self.vocabulary.control_ids))
         shares_nv = mask_shares(self.model, row, mask_id).index_fill(1, control, -1.0)
         shares_nk, ids_nk = shares_nv.topk(min(top, shares_nv.shape[1]))
@@ -231,7 +236,7 @@ class Encoder:
         return framed_rows(
             self.vocabulary,
             texts,
-            longest=self.model.config.longest,
+            longest=self.recipe.data.max_tokens,
             first_line=first_line,
             warn=warn,
         )
@@ -241,7 +246,7 @@ class Encoder:
         text = self.vocabulary.decode([token]).strip()
         return self.vocabulary.tokens([token])[0] if "\ufffd" in text or not text else text
 
-    def _masked(self, text: str) -> tuple[list[int], int]:
+    def _masked(self, text: str, warn: Warn | None) -> tuple[list[int], int]:
         """The ids of a text with masks in it, and the mask's."""
         where, mask_id = str(self._run.path), self.vocabulary.mask_id
         if mask_id is None:
@@ -255,7 +260,7 @@ class Encoder:
                 where=where,
                 hint=f"Use the run that it came from: {came_from}" if came_from else "",
             )
-        [checked] = checked_strings([text], "text")
+        checked = checked_string(text, "text")
         first, *others = checked.split(MASK)
         if not others:
             raise DataError(
@@ -266,11 +271,13 @@ class Encoder:
         for place, part in enumerate(others, start=1):
             more = part if place == len(others) else part.removesuffix(" ")
             ids += [mask_id, *self.vocabulary.encode_more(more)]
-        row, longest = framed(self.vocabulary, ids), self.model.config.longest
-        if longest is not None and len(row) > longest:
+        longest = self.recipe.data.max_tokens
+        if mask_id in ids[room_for_text(self.vocabulary, longest) :]:
             raise ModelError(
-                f"the text has {len(row):,} tokens, and the model has {longest:,} positions",
+                f"a {MASK} is behind the {longest:,} tokens that data.max_tokens has room for",
                 where="text",
-                hint="Leave out what is far from the mask.",
+                hint="Leave out what is far from it.",
             )
-        return row, mask_id
+        return framed_row(
+            self.vocabulary, ids, longest=longest, name="the text", warn=warn
+        ), mask_id

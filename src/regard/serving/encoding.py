@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import EncoderRecipe
 from regard.serving.outputs import json_line, open_output, refuse_same_file
+from regard.serving.strings import checked_argument
 from regard.serving.vectors import open_vectors, require_ending
 from regard.serving.windows import Input, open_input
 from regard.signals import load_torch
@@ -46,17 +47,18 @@ def embed(
     Raises:
         DataError: the input is missing or not UTF-8.
         RecipeError: the run is of another family.
-        RegardError: as `regard.load_encoder`; or the file can't be written.
+        RegardError: as `regard.load_encoder`; or the file can't be written, as a pipe can't for
+            .npy.
     """
     require_ending(out)
     refuse_same_file({"--out": out}, {"--input": input})
     _check_run(run)
     with open_input(input) as source, open_output(out) as writer:
+        vectors = open_vectors(out, writer)
         load_torch()
         from regard.serving.encoder import load_encoder
 
         encoder = load_encoder(run, threads=threads)
-        vectors = open_vectors(out, writer)
         lines = 0
         for window in source.windows():
             found = encoder.embed(
@@ -160,14 +162,15 @@ def fill(
     Raises:
         As `Encoder.fill` and `regard.load_encoder`.
     """
+    checked_argument(text, "TEXT")
     _check_run(run)
     with open_output(None) as writer:
         load_torch()
         from regard.serving.encoder import load_encoder
 
-        for number, fillings in enumerate(
-            load_encoder(run, threads=threads).fill(text, top=top), start=1
-        ):
+        encoder = load_encoder(run, threads=threads)
+        found = encoder.fill(text, top=top, warn=lambda told: say(f"warning: {told}"))
+        for number, fillings in enumerate(found, start=1):
             for each in fillings:
                 record = {"mask": number, "text": each.text, "probability": each.probability}
                 line = f"{number}\t{each.text}\t{each.probability:.4f}"
@@ -204,7 +207,7 @@ def _record(label: "Label") -> str:
 
 def _labelled(path: Path, names: Sequence[str]) -> list[tuple[int, str]]:
     """The texts of a file with the numbers of their labels."""
-    from regard.text.labels import read_labelled, unknown_label
+    from regard.text.labelled_lines import read_labelled, unknown_label
 
     numbers = {name: number for number, name in enumerate(names)}
     pairs = []

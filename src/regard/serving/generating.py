@@ -9,6 +9,7 @@ from regard.errors import RegardError
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import DecoderRecipe
 from regard.serving.outputs import LineWriter, json_line, open_output
+from regard.serving.strings import checked_argument
 from regard.serving.windows import open_input
 from regard.signals import load_torch
 from regard.streams import say
@@ -51,7 +52,7 @@ def generate(
         threads: CPU threads to use.
 
     Raises:
-        DataError: the file is missing or not UTF-8.
+        DataError: a prompt or the file is not UTF-8, or the file is missing.
         RecipeError: the run is of another family.
         RegardError: as `regard.load_language_model`.
     """
@@ -59,6 +60,8 @@ def generate(
         raise RegardError(
             "cannot go with --prompt-file", where="--prompt", hint="Give one of the two."
         )
+    for prompt in prompts:
+        checked_argument(prompt, "--prompt")
     RunFolder.open(run, model=False)
     config = load_recipe_of(DecoderRecipe, run, overrides, only=["generation"]).generation
     with _windows(prompts, prompt_file) as windows, open_output(None) as writer:
@@ -78,7 +81,7 @@ def _windows(prompts: Sequence[str], path: Path | None) -> Iterator[Windows]:
     if prompts:
         yield iter([prompts])
         return
-    with open_input(path) as source:
+    with open_input(path, option="--prompt-file") as source:
         yield source.windows()
 
 

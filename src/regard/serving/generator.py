@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypedDict, Unpack, overload
 
-import torch
 from pydantic import ValidationError
 
 from regard.decoding.generate import Continuation, generate, stream
@@ -12,9 +11,13 @@ from regard.decoding.score_texts import TextScore, score_texts
 from regard.models.decoder import LanguageModel
 from regard.recipes.explain import explain
 from regard.recipes.recipe import DecoderRecipe
-from regard.serving.opening import OpenedLanguageModel, find_device, open_language_model
-from regard.serving.strings import checked_strings, refuse_unknown
-from regard.serving.translator import RunPath
+from regard.serving.opening import (
+    OpenedLanguageModel,
+    RunPath,
+    open_language_model,
+    prepare_device,
+)
+from regard.serving.strings import checked_string, checked_strings, refuse_unknown
 from regard.text.vocabulary import Vocabulary
 
 
@@ -56,9 +59,7 @@ def load_language_model(
         RecipeError: the run is of another family; says which command is for it.
         RegardError: there is no such device.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return Generator(open_language_model(path, find_device(device)))
+    return Generator(open_language_model(path, prepare_device(device, threads)))
 
 
 class Generator:
@@ -117,7 +118,9 @@ class Generator:
             ModelError: a prompt is longer than the model, or the model's output is NaN.
         """
         single = isinstance(prompts, str)
-        found = self.continuations([prompts] if isinstance(prompts, str) else prompts, **options)
+        if isinstance(prompts, str):
+            prompts = [checked_string(prompts, "prompts")]
+        found = self.continuations(prompts, **options)
         texts = [[each.text for each in samples] for samples in found]
         if self._config(options).samples > 1:
             return texts[0] if single else texts
@@ -171,8 +174,8 @@ class Generator:
         Raises:
             As `generate`, all of it but NaN before the first piece is asked for.
         """
-        [text] = checked_strings([prompt], "prompts")
-        return stream(self.model, self.vocabulary, text, self._config(options), warn=warn)
+        checked_string(prompt, "prompt")
+        return stream(self.model, self.vocabulary, prompt, self._config(options), warn=warn)
 
     def score(self, texts: Iterable[str]) -> list[TextScore]:
         """How likely each text is, from its beginning to its end.

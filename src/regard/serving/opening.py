@@ -21,7 +21,10 @@ from regard.weights.fit import misfits
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
 
+RunPath = str | Path
+
 _SHOWN = 3
+_MOST_THREADS = 1024
 _COPY_AGAIN = "Copy the folder again from where it came from, whole."
 
 
@@ -35,7 +38,7 @@ class OpenedRun:
     model: Transformer
 
 
-def open_run(path: str | Path, device: torch.device) -> OpenedRun:
+def open_run(path: RunPath, device: torch.device) -> OpenedRun:
     """Open a run folder, every file verified, and put its model on a device.
 
     Raises:
@@ -67,7 +70,7 @@ class OpenedLanguageModel:
     model: LanguageModel
 
 
-def open_language_model(path: str | Path, device: torch.device) -> OpenedLanguageModel:
+def open_language_model(path: RunPath, device: torch.device) -> OpenedLanguageModel:
     """Open the run folder of a decoder, as `open_run` does.
 
     Raises:
@@ -93,7 +96,7 @@ class OpenedEncoder:
     model: TextEncoder
 
 
-def open_encoder(path: str | Path, device: torch.device) -> OpenedEncoder:
+def open_encoder(path: RunPath, device: torch.device) -> OpenedEncoder:
     """Open the run folder of an encoder, as `open_run` does.
 
     Raises:
@@ -132,16 +135,48 @@ def require_same_target(runs: list[OpenedRun]) -> None:
         RunFolderError: names the first run and one that differs from it.
     """
     first = runs[0]
+    ours = first.tokenizers.target
     for run in runs[1:]:
-        ours, theirs = first.tokenizers.target, run.tokenizers.target
+        theirs = run.tokenizers.target
         if ours.pieces(range(ours.size)) != theirs.pieces(range(theirs.size)):
-            raise RunFolderError(
+            problem = (
                 f"its target vocabulary ({theirs.size:,} entries) is not that of "
-                f"{first.path} ({ours.size:,} entries)",
-                where=str(run.path),
-                hint="An ensemble averages probabilities of tokens, so the runs must share them: "
-                "train one with --init of the other.",
+                f"{first.path} ({ours.size:,} entries)"
             )
+        elif _control(ours) != _control(theirs):
+            problem = (
+                f"its target vocabulary has other start, end or control tokens than that of "
+                f"{first.path}"
+            )
+        else:
+            continue
+        raise RunFolderError(
+            problem,
+            where=str(run.path),
+            hint="An ensemble averages probabilities of tokens, so the runs must share them: "
+            "train one with --init of the other.",
+        )
+
+
+def _control(vocabulary: Vocabulary) -> tuple[int, int, frozenset[int], frozenset[int]]:
+    """What a search knows of a vocabulary beside its pieces."""
+    return vocabulary.start_id, vocabulary.eos_id, vocabulary.end_ids, vocabulary.control_ids
+
+
+def prepare_device(wanted: str, threads: int | None) -> torch.device:
+    """As `find_device`; and use so many CPU threads, in the whole process, if it is said.
+
+    Raises:
+        As `find_device`; and RegardError for a number of threads that no machine has.
+    """
+    if threads is not None:
+        if not 1 <= threads <= _MOST_THREADS:
+            raise RegardError(
+                f"expected a whole number from 1 to {_MOST_THREADS:,}, got {threads:,}",
+                where="threads",
+            )
+        torch.set_num_threads(threads)
+    return find_device(wanted)
 
 
 def find_device(wanted: str) -> torch.device:

@@ -42,15 +42,26 @@ class LineWriter:
         with _blaming(self._name):
             self._stream.write(data)
 
-    def write_start(self, data: bytes) -> None:
-        """Write bytes over the first ones, once what follows is known.
+    def require_way_back(self) -> None:
+        """Refuse what `write_start` can't write to.
 
         Raises:
-            RegardError: as `write`; or it is a pipe, which has no way back.
+            RegardError: it is a pipe.
+        """
+        if not self._stream.seekable():
+            raise RegardError(
+                "wanted a file, found a pipe: the first bytes are written last",
+                where=self._name,
+                hint="Write to a file, or use another ending.",
+            )
+
+    def write_start(self, data: bytes) -> None:
+        """Write bytes over the first ones, once what follows is known; see `require_way_back`.
+
+        Raises:
+            RegardError: as `write`.
         """
         with _blaming(self._name):
-            if not self._stream.seekable():
-                raise RegardError("wanted a file: its beginning is written last", where=self._name)
             self._stream.seek(0)
             self._stream.write(data)
             self._stream.seek(0, os.SEEK_END)

@@ -39,20 +39,48 @@ def checked_strings(lines: Iterable[str], name: str) -> list[str]:
         raise DataError(f'expected a list of strings, got one; write ["{lines[:20]}"]', where=name)
     texts = cast(list[str], listed(lines, name, "a list of strings"))
     for place, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DataError(
-                f"expected a string, got {type(text).__name__}", where=f"{name}[{place}]"
-            )
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"character {error.start} is half of a surrogate pair "
-                f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold",
-                where=f"{name}[{place}]",
-                hint='Read text with errors="replace", or mend it where it comes from.',
-            ) from None
+        checked_string(text, f"{name}[{place}]")
     return texts
+
+
+def checked_string(text: str, name: str) -> str:
+    """The string, which UTF-8 can hold.
+
+    Args:
+        name: what it is called in an error.
+
+    Raises:
+        DataError: it is no string, or can't be encoded.
+    """
+    if not isinstance(text, str):
+        raise DataError(f"expected a string, got {type(text).__name__}", where=name)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"character {error.start} is half of a surrogate pair "
+            f"(U+{ord(text[error.start]):04X}), which UTF-8 cannot hold",
+            where=name,
+            hint='Read text with errors="replace", or mend it where it comes from.',
+        ) from None
+    return text
+
+
+def checked_argument(text: str, option: str) -> str:
+    """What was typed on a command line, which is UTF-8; Python has half pairs for other bytes.
+
+    Raises:
+        DataError: it is not; names the option.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"character {error.start + 1} is not valid UTF-8",
+            where=option,
+            hint="Type the text in UTF-8.",
+        ) from None
+    return text
 
 
 def listed(values: Iterable[object], name: str, wanted: str) -> list[object]:

@@ -2,10 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Literal, TypedDict, Unpack, cast, overload
 
-import torch
 from pydantic import ValidationError
 
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
@@ -26,11 +24,15 @@ from regard.serving.engines import (
     search_refusal,
     wanted_device,
 )
-from regard.serving.opening import OpenedRun, find_device, open_run, require_same_target
+from regard.serving.opening import (
+    OpenedRun,
+    RunPath,
+    open_run,
+    prepare_device,
+    require_same_target,
+)
 from regard.serving.strings import checked_strings, listed, refuse_unknown
 from regard.text.corpus import Tokenizers
-
-RunPath = str | Path
 
 
 class DecodingOptions(TypedDict, total=False):
@@ -90,9 +92,7 @@ def load(
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise RegardError("expected one run folder or more, got none", where="load")
-    if threads is not None:
-        torch.set_num_threads(threads)
-    place = find_device(wanted_device(device, engine))
+    place = prepare_device(wanted_device(device, engine), threads)
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
     chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=threads)

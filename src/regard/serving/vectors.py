@@ -52,7 +52,11 @@ def require_ending(path: Path) -> None:
 
 
 def open_vectors(path: Path, writer: LineWriter) -> VectorWriter:
-    """The writer for a file name with one of the `ENDINGS`."""
+    """The writer for a file name with one of the `ENDINGS`.
+
+    Raises:
+        RegardError: it ends in .npy and is a pipe, or can't be written.
+    """
     if path.suffix == ".npy":
         return _Numpy(writer)
     if path.suffix == ".jsonl":
@@ -66,6 +70,7 @@ class _Numpy:
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
         self._rows = 0
+        self._writer.require_way_back()
         self._writer.write_bytes(bytes(_HEADER))
 
     def write(self, texts: Sequence[str], vectors: Vectors) -> None:

@@ -24,8 +24,12 @@ _LINGER = 0.002
 
 
 @contextmanager
-def open_input(path: Path | None) -> Iterator["Input"]:
+def open_input(path: Path | None, *, option: str = "--input") -> Iterator["Input"]:
     """Open a file (.gz, .xz and .zst are unpacked), or take standard input.
+
+    Args:
+        path: the file; None is standard input.
+        option: with which the command takes a file.
 
     Raises:
         DataError: there is no such file, or it can't be read.
@@ -34,7 +38,7 @@ def open_input(path: Path | None) -> Iterator["Input"]:
         with open_text(path) as stream:
             yield Input(stream, str(path))
     elif sys.stdin is None:
-        raise DataError("it is closed", where="standard input", hint="Give a file: --input FILE.")
+        raise DataError("it is closed", where="standard input", hint=f"Give a file: {option} FILE.")
     else:
         yield Input(cast(io.BufferedIOBase, sys.stdin.buffer), "standard input")
 

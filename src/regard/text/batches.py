@@ -150,10 +150,16 @@ class Batches(PooledBatches[Indices, Batch]):
             source_ids, source_lengths = source_side.gather(pairs, limit - more[0], generator)
             target_ids, target_lengths = target_side.gather(pairs, limit - more[1], generator)
         source, target = self._vocabularies.source, self._vocabularies.target
-        source_bs = fill(source_ids, source_lengths, source.pad_id, source.prefix, source.suffix)
+        source_bs = right_padded(
+            source_ids, source_lengths, source.pad_id, source.prefix, source.suffix
+        )
         # A row of the input is that of the output moved right by one, without its end token.
-        target_in_bt = fill(target_ids, target_lengths, target.pad_id, (target.start_id,), ())
-        target_out_bt = fill(target_ids, target_lengths, target.pad_id, (), (target.eos_id,))
+        target_in_bt = right_padded(
+            target_ids, target_lengths, target.pad_id, (target.start_id,), ()
+        )
+        target_out_bt = right_padded(
+            target_ids, target_lengths, target.pad_id, (), (target.eos_id,)
+        )
         return Batch(
             source_bs=torch.from_numpy(source_bs),
             source_lengths_b=torch.from_numpy(source_lengths + self._framing[0]),
@@ -208,7 +214,7 @@ def _planned(side: Side, dropped: "_DroppedSide | None", pairs: Indices) -> Indi
     return lengths if dropped is None else dropped.expected(lengths)
 
 
-def fill(
+def right_padded(
     ids: Integers, lengths: Indices, pad: int, prefix: Sequence[int], suffix: Sequence[int]
 ) -> Indices:
     """Return rows of ids, each between the prefix and the suffix, padded on the right."""

@@ -1,8 +1,9 @@
 """Where text comes from, and how it is cut into tokens."""
 
+from collections import Counter
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from regard.settings import Settings
 
@@ -84,7 +85,8 @@ class TextConfig(Settings):
     `max_tokens` tokens is cut into windows of that many.
 
     Without `valid_text` the share `valid_share` is held out: whole documents, chosen by a hash of
-    their text, or where each file is a document its last part.
+    their text, or where each file is a document its last part, of whole lines unless the last
+    line is too long for that.
     """
 
     text: Paths = ()
@@ -106,6 +108,14 @@ class LabelsConfig(Settings):
     valid: str = ""
     valid_share: float = Field(default=0.1, gt=0, lt=1)
     names: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+    @field_validator("names")
+    @classmethod
+    def _each_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise ValueError(f'names has the label "{name}" {count} times; each has one class')
+        return names
 
 
 class MaskingConfig(Settings):

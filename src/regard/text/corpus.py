@@ -12,25 +12,15 @@ from regard.text.arrays import Corpus, CorpusWriter, token_type
 from regard.text.config import DataConfig, VocabularyConfig
 from regard.text.filters import PairFilter
 from regard.text.inputs import PairFile, counted, training_files, validation_file
-from regard.text.prepared import (
-    check_expected,
-    empty_partial,
-    install,
-    is_current,
-    read_index,
-    settings_of,
-    sums,
-    write_index,
-)
-from regard.text.survey import Log, Survey, is_empty, survey
+from regard.text.prepared import PreparedFolder, read_index, settings_of, sums
+from regard.text.sampling import announce_vocabulary, stride_of
+from regard.text.survey import SMALLEST_VALIDATION, Log, Survey, is_empty, survey
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Vocabulary, load_vocabulary
 
 FORMAT = 1
 INDEX_FILE = "corpus.json"
 CHUNK_PAIRS = 4096
-SAMPLE_CHARACTERS = 100_000_000
-SMALLEST_VALIDATION = 100
 
 
 @dataclass(frozen=True)
@@ -109,19 +99,24 @@ def prepare_corpus(
             no pair is left; or the corpus is not the expected one.
     """
     files = training_files(config)
-    names = [file.name for file in files]
     valid_file = validation_file(config)
-    key = _key(config, files, valid_file)
     source, target = _given(tokenizers, joint=vocabulary.joint)
     given, trained = None, None
     if source is not None and target is not None:
         given = (source, target)
     else:
         came = {name: sums([side])[0] for name, side in _named(source, target).items()}
-        trained = {**(settings_of(vocabulary) or {}), **({"given": came} if came else {})}
-    if is_current(folder / INDEX_FILE, key, trained, given):
-        log(f"text: nothing changed, using what is prepared in {folder}")
-        check_expected(folder / INDEX_FILE, expected, names)
+        trained = {**settings_of(vocabulary), **({"given": came} if came else {})}
+    prepared = PreparedFolder(
+        path=folder,
+        index=INDEX_FILE,
+        key=_key(config, files, valid_file),
+        trained=trained,
+        given=given,
+        expected=expected,
+        names=[file.name for file in files],
+    )
+    if prepared.is_current(log):
         return _opened(folder, files)
     found = survey(files, config.valid_pairs if valid_file is None else 0, log)
     valid = None if valid_file is None else _read_validation(valid_file, log)
@@ -130,7 +125,7 @@ def prepare_corpus(
         if given is not None
         else _train_tokenizers(files, found, vocabulary, source, target, log)
     )
-    partial = empty_partial(folder)
+    partial = prepared.begin()
     writer = CorpusWriter(partial, made.source.size, made.target.size)
     fit = PairFilter(config, found if valid is None else None)
     file_pairs = [_tokenise(file, made, fit, writer) for file in files]
@@ -138,8 +133,12 @@ def prepare_corpus(
     _report(fit, files, log)
     if valid is None:
         valid = _held_out_set(fit, found, files, log)
-    _write_index(partial, key, trained, made, valid, file_pairs, fit)
-    install(partial / INDEX_FILE, folder, expected, names)
+    _write_rest(partial, made, valid)
+    prepared.finish(
+        (made.source, made.target),
+        [file_pairs],
+        {"joint": made.joint, "file_pairs": file_pairs, "counts": fit.counts},
+    )
     return _opened(folder, files)
 
 
@@ -209,12 +208,7 @@ def _train_tokenizers(
     target: Vocabulary | None,
     log: Log,
 ) -> Tokenizers:
-    stride = max(1, -(-found.characters // SAMPLE_CHARACTERS))
-    if stride > 1:
-        log(
-            f"vocabulary: the text has {found.characters:,} characters; "
-            f"learning from one pair in {stride}"
-        )
+    stride = stride_of(found.characters, "pair", log)
 
     def sample(sides: tuple[int, ...]) -> Iterator[str]:
         for file in files:
@@ -233,16 +227,6 @@ def _train_tokenizers(
         target = Tokenizer.train(sample((1,)), config)
         announce_vocabulary("the target", target, config, log)
     return Tokenizers(source, target)
-
-
-def announce_vocabulary(
-    sides: str, tokenizer: Vocabulary, config: VocabularyConfig, log: Log
-) -> None:
-    """Tell how large a trained vocabulary is, and whether that is less than was asked for."""
-    less = ""
-    if tokenizer.size < config.size:
-        less = f" ({config.size:,} were asked for; the text supplies no more)"
-    log(f"vocabulary: {tokenizer.size:,} entries for {sides}, {config.kind}{less}")
 
 
 def _tokenise(file: PairFile, tokenizers: Tokenizers, fit: PairFilter, writer: CorpusWriter) -> int:
@@ -308,26 +292,10 @@ def _held_out_set(
     return ValidationSet([source for source, _ in pairs], [target for _, target in pairs])
 
 
-def _write_index(
-    partial: Path,
-    key: dict[str, Any],
-    trained: dict[str, Any] | None,
-    tokenizers: Tokenizers,
-    valid: ValidationSet,
-    file_pairs: list[int],
-    fit: PairFilter,
-) -> None:
-    """Write the tokenizers, the validation text and, of all of it, the index."""
+def _write_rest(partial: Path, tokenizers: Tokenizers, valid: ValidationSet) -> None:
+    """Write the tokenizers and the validation text."""
     tokenizers.source.save(partial / "source.tokenizer.json")
     if not tokenizers.joint:
         tokenizers.target.save(partial / "target.tokenizer.json")
     lines = {"source": valid.source_lines, "target": valid.target_lines}
     (partial / "valid.json").write_text(json.dumps(lines), encoding="utf-8")
-    write_index(
-        partial / INDEX_FILE,
-        key=key,
-        trained=trained,
-        vocabularies=(tokenizers.source, tokenizers.target),
-        made_of=[file_pairs],
-        more={"joint": tokenizers.joint, "file_pairs": file_pairs, "counts": fit.counts},
-    )

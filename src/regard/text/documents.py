@@ -1,7 +1,7 @@
 """From raw text to tokenised documents, for models of one side: checked first, made only once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,20 +9,11 @@ from typing import Any
 from regard.errors import DataError
 from regard.text.arrays import OneSideWriter, TextCorpus, token_type
 from regard.text.config import TextConfig, VocabularyConfig
-from regard.text.corpus import SAMPLE_CHARACTERS, SMALLEST_VALIDATION, announce_vocabulary
 from regard.text.inputs import counted, present
 from regard.text.passages import Part, TextSurvey, read_parts, survey_text
-from regard.text.prepared import (
-    check_expected,
-    empty_partial,
-    file_sum,
-    install,
-    is_current,
-    read_index,
-    settings_of,
-    write_index,
-)
-from regard.text.survey import Log
+from regard.text.prepared import PreparedFolder, file_sum, read_index, settings_of
+from regard.text.sampling import announce_vocabulary, stride_of
+from regard.text.survey import SMALLEST_VALIDATION, Log
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Vocabulary, load_vocabulary
 
@@ -30,6 +21,8 @@ FORMAT = 1
 INDEX_FILE = "text.json"
 CHUNK_PARTS = 4096
 CHUNK_CHARACTERS = 1 << 22
+# Of documents that are all in training, about so many characters are validated on.
+COPIED_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -82,14 +75,16 @@ def prepare_text(
             the text is not the expected one.
     """
     files = _files(config)
-    key = _key(config, files)
-    trained = None
-    if vocabulary is None:
-        trained = {**(settings_of(settings) or {}), "mask": mask}
-    given = None if vocabulary is None else (vocabulary,)
-    if is_current(folder / INDEX_FILE, key, trained, given):
-        log(f"text: nothing changed, using what is prepared in {folder}")
-        check_expected(folder / INDEX_FILE, expected, files)
+    prepared = PreparedFolder(
+        path=folder,
+        index=INDEX_FILE,
+        key=_key(config, files),
+        trained={**settings_of(settings), "mask": mask} if vocabulary is None else None,
+        given=None if vocabulary is None else (vocabulary,),
+        expected=expected,
+        names=files,
+    )
+    if prepared.is_current(log):
         return _opened(folder, config, files)
     share = 0.0 if config.valid_text else config.valid_share
     found = survey_text(files, config.documents, share, log)
@@ -98,18 +93,14 @@ def prepare_text(
         valid_found = survey_text((config.valid_text,), config.documents, 0.0, log)
     if vocabulary is None:
         vocabulary = _train(found, settings, mask, log)
-    partial = empty_partial(folder)
+    partial = prepared.begin()
     counts, train_texts, valid_texts = _write(partial, found, valid_found, vocabulary, log)
     vocabulary.save(partial / "tokenizer.json")
-    write_index(
-        partial / INDEX_FILE,
-        key=key,
-        trained=trained,
-        vocabularies=(vocabulary,),
-        made_of=[train_texts, valid_texts],
-        more={"train_texts": train_texts, "valid_texts": valid_texts, "counts": counts},
+    prepared.finish(
+        (vocabulary,),
+        [train_texts, valid_texts],
+        {"train_texts": train_texts, "valid_texts": valid_texts, "counts": counts},
     )
-    install(partial / INDEX_FILE, folder, expected, files)
     return _opened(folder, config, files)
 
 
@@ -153,15 +144,8 @@ def _opened(folder: Path, config: TextConfig, files: tuple[str, ...]) -> Prepare
 
 
 def _train(found: TextSurvey, settings: VocabularyConfig, mask: bool, log: Log) -> Tokenizer:
-    stride = 1
     # Characters are counted as they pass; pieces are learned from what is kept in memory.
-    if settings.kind != "char":
-        stride = max(1, -(-found.characters // SAMPLE_CHARACTERS))
-    if stride > 1:
-        log(
-            f"vocabulary: the text has {found.characters:,} characters; "
-            f"learning from one part in {stride}"
-        )
+    stride = 1 if settings.kind == "char" else stride_of(found.characters, "part", log)
     parts = (
         part.text for file in found.files for part in read_parts(file, found) if not part.held_out
     )
@@ -219,14 +203,16 @@ def _write(
 
 
 def _copy_first(found: TextSurvey, vocabulary: Vocabulary, valid: OneSideWriter) -> int:
-    """Write the first documents for validation too; return how many they are."""
+    """Write the first documents, or as much as is enough, for validation too; return how many."""
 
     def first() -> Iterator[Part]:
-        ended = 0
+        ended = characters = 0
         for part in read_parts(found.files[found.first], found):
-            yield part
+            characters += len(part.text)
+            enough = characters >= COPIED_CHARACTERS
+            yield replace(part, last=part.last or enough)
             ended += part.last
-            if ended == SMALLEST_VALIDATION:
+            if enough or ended == SMALLEST_VALIDATION:
                 return
 
     _tokenise(first(), vocabulary, valid, valid)

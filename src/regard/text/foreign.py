@@ -16,6 +16,7 @@ from regard.text.foreign_pieces import PieceText
 
 MARK = "regard_vocabulary"
 FORMAT = 1
+_DEEPEST = 100
 
 
 class ForeignVocabulary:
@@ -36,10 +37,15 @@ class ForeignVocabulary:
         self.pad_id: int = control["pad"]
         self.start_id: int = control["start"]
         self.eos_id: int = control["eos"]
+        # Files of before there were several have none.
+        self.end_ids: frozenset[int] = frozenset({self.eos_id, *document.get("ends", ())})
         self.mask_id: int | None = control["mask"]
         self.prefix: tuple[int, ...] = tuple(document["prefix"])
         self.suffix: tuple[int, ...] = tuple(document["suffix"])
-        self.control_ids: frozenset[int] = text.control_ids
+        # A model may have more rows than there are tokens; no text has the ids of the rest.
+        self.control_ids: frozenset[int] = text.control_ids | (
+            frozenset(range(self.size)) - text.ids
+        )
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without control ids."""
@@ -97,6 +103,7 @@ def tokenizers_vocabulary(
     mask: int | None = None,
     prefix: Sequence[int] = (),
     suffix: Sequence[int] = (),
+    ends: Sequence[int] = (),
     size: int | None = None,
     name: str = "tokenizer.json",
 ) -> bytes:
@@ -112,6 +119,7 @@ def tokenizers_vocabulary(
         mask: the id to fill in.
         prefix: the ids before a text that an encoder reads.
         suffix: the ids after it.
+        ends: ids that end a text too when one of them is generated.
         size: how many ids the model has; left out, as many as the vocabulary.
         name: what to call it in an error.
 
@@ -122,10 +130,13 @@ def tokenizers_vocabulary(
         content = json.loads(library)
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
             raise ValueError("it holds no model")
-    except ValueError as error:
+        if too_deep(content):
+            raise ValueError("its tables are nested too deep")
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"not a readable tokenizer: {error}", where=name) from None
     control = {"pad": pad, "start": start, "eos": eos, "mask": mask}
-    return _made("tokenizers", control, prefix, suffix, size, {"library": content}, name)
+    text = {"library": content, "ends": [*ends]}
+    return _made("tokenizers", control, prefix, suffix, size, text, name)
 
 
 def sentencepiece_vocabulary(
@@ -165,6 +176,21 @@ def sentencepiece_vocabulary(
     return _made("sentencepiece", control, prefix, after, size, text, name)
 
 
+def too_deep(document: Any) -> bool:  # noqa: ANN401 - whatever JSON holds
+    """Whether tables and lists are nested deeper than any honest file has them."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def _made(
     kind: str,
     control: dict[str, int | None],
@@ -181,6 +207,7 @@ def _made(
         "control": control,
         "prefix": list(prefix),
         "suffix": list(suffix),
+        "ends": [],
         "library": None,
         "model": None,
         "ids": None,
@@ -239,7 +266,8 @@ def _text_of(document: dict[str, Any], name: str) -> LibraryText | PieceText:
 def _control_ids(document: dict[str, Any]) -> frozenset[int]:
     """Return the ids that the file itself says are control ids."""
     named = [token for token in document["control"].values() if token is not None]
-    ids = frozenset([*named, *document["prefix"], *document["suffix"]])
+    around = (*document["prefix"], *document["suffix"], *document.get("ends", ()))
+    ids = frozenset([*named, *around])
     if not all(type(token) is int and token >= 0 for token in ids):
         raise ValueError("a control id is no number")
     return ids

@@ -30,7 +30,8 @@ class LibraryText:
         self._library = _opened(content)
         self._continuing: tokenizers.Tokenizer | None = None
         vocabulary = self._library.get_vocab()
-        self.size = 1 + max(vocabulary.values())
+        self.ids = frozenset(vocabulary.values())
+        self.size = 1 + max(self.ids)
         special = {token["id"] for token in content["added_tokens"] if token["special"]}
         self.control_ids = control | (special - {_unknown(content["model"])})
         self._typed: dict[int, str] = {
@@ -96,14 +97,12 @@ def without_control(content: Content, control: frozenset[int]) -> Content:
     if model["type"] == "BPE" and unknown in control:
         # A character that is unknown would give the control id; it is left out instead.
         model["unk_token"] = None
-    renamed: dict[str, str] = {}
     pieces = model["vocab"]
+    ids = pieces if isinstance(pieces, dict) else {one[0]: id_ for id_, one in enumerate(pieces)}
+    renamed = {piece: piece + _NO_TEXT for piece, token in ids.items() if token in control}
     if isinstance(pieces, dict):
-        renamed = {piece: piece + _NO_TEXT for piece, token in pieces.items() if token in control}
         model["vocab"] = {renamed.get(piece, piece): token for piece, token in pieces.items()}
     else:
-        renamed = {pieces[token][0]: "" for token in control if token < len(pieces)}
-        renamed = {piece: piece + _NO_TEXT for piece in renamed}
         model["vocab"] = [[renamed.get(piece, piece), score] for piece, score in pieces]
     if model.get("merges"):
         model["merges"] = [

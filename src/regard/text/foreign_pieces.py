@@ -52,7 +52,8 @@ class PieceText:
                 raise ModelError("the table of ids has no <unk>", where=name)
             self._unknown = unknown
         self.control_ids = control - {self._unknown}
-        self.size = 1 + max(self._pieces)
+        self.ids = frozenset(self._pieces)
+        self.size = 1 + max(self.ids)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
@@ -64,7 +65,7 @@ class PieceText:
             raise half_character() from None
         if self._ids is None:
             rows: list[list[int]] = self._library.encode(list(rest), out_type=int)
-            return rows
+            return [[self._text_id(token) for token in row] for row in rows]
         return [
             [*code, *map(self._id, pieces)]
             for code, pieces in zip(
@@ -105,5 +106,8 @@ class PieceText:
         return ([], text) if code is None else ([code], text[end + 2 :])
 
     def _id(self, piece: str) -> int:
-        token = (self._ids or {}).get(piece, self._unknown)
+        return self._text_id((self._ids or {}).get(piece, self._unknown))
+
+    def _text_id(self, token: int) -> int:
+        """What a text has for an id: a control id is none of its own, whatever is typed."""
         return self._unknown if token in self.control_ids else token

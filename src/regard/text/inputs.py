@@ -1,8 +1,10 @@
 """The files of a corpus: pairs read side by side, checked, and fingerprinted by content."""
 
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 
 from regard.errors import DataError
 from regard.text.config import DataConfig
@@ -111,9 +113,25 @@ def _present(file: PairFile) -> PairFile:
 
 
 def present(path: str) -> None:
-    """See that a file is there and readable.
+    """See that a file is there and readable, more than once.
 
     Raises:
-        DataError: it is not.
+        DataError: it is not; or it is a pipe or a device, which give their text only once.
     """
+    # To open a pipe may wait for ever.
+    if _is_pipe(path):
+        raise DataError(
+            "it must be a regular file, because it is read more than once",
+            where=path,
+            hint="write the text to a file first",
+        )
     open_text(path).close()
+
+
+def _is_pipe(path: str) -> bool:
+    """Whether it is there, and is a pipe, a device or the like."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

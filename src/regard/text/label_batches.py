@@ -8,7 +8,7 @@ import torch
 
 from regard.shapes import Int, Tensor
 from regard.text.arrays import Indices
-from regard.text.batches import cut, fill
+from regard.text.batches import cut, right_padded
 from regard.text.labels import LabelledCorpus
 from regard.text.pools import FIXED, PooledBatches, key_of, pool_positions
 from regard.text.shuffle import shuffled
@@ -87,7 +87,7 @@ class LabelBatches(PooledBatches[Indices, LabelBatch]):
         del epoch, position
         ids, lengths = self._corpus.texts.text.gather(plan)
         vocabulary = self._vocabulary
-        rows = fill(ids, lengths, vocabulary.pad_id, vocabulary.prefix, vocabulary.suffix)
+        rows = right_padded(ids, lengths, vocabulary.pad_id, vocabulary.prefix, vocabulary.suffix)
         return LabelBatch(
             ids_bs=torch.from_numpy(rows),
             lengths_b=torch.from_numpy(lengths + self._framing),

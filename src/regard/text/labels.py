@@ -1,7 +1,5 @@
 """Text with labels: files of `label<TAB>text`, all of it checked first, and tokenised once."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,29 +10,17 @@ import numpy as np
 from regard.errors import DataError, ModelError
 from regard.text.arrays import Indices, Mapped, OneSideWriter, TextCorpus, token_type
 from regard.text.config import LabelsConfig, VocabularyConfig
-from regard.text.corpus import SMALLEST_VALIDATION, announce_vocabulary
-from regard.text.inputs import counted, empty_file, present
-from regard.text.lines import read_lines
-from regard.text.prepared import (
-    check_expected,
-    empty_partial,
-    file_sum,
-    install,
-    is_current,
-    read_index,
-    settings_of,
-    write_index,
-)
-from regard.text.split import place
-from regard.text.survey import VALIDATION_SALT, Log
+from regard.text.inputs import counted, present
+from regard.text.labelled_lines import LabelSurvey, read_labelled, survey_labels, training_texts
+from regard.text.prepared import PreparedFolder, file_sum, read_index, settings_of
+from regard.text.sampling import announce_vocabulary
+from regard.text.survey import SMALLEST_VALIDATION, Log
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Vocabulary, load_vocabulary
 
 FORMAT = 1
 INDEX_FILE = "labels.json"
 CHUNK_LINES = 4096
-# More labels than this are most likely texts.
-MOST_LABELS = 1000
 
 
 class LabelledCorpus:
@@ -77,17 +63,6 @@ class PreparedLabels:
     counts: dict[str, int]
 
 
-@dataclass(frozen=True)
-class _Survey:
-    """What one pass over the training lines found; `share` is that which is held out."""
-
-    names: tuple[str, ...]
-    share: float
-
-    def holds_out(self, text: str) -> bool:
-        return self.share > 0 and place(text, salt=VALIDATION_SALT) < self.share
-
-
 def prepare_labels(
     config: LabelsConfig,
     settings: VocabularyConfig,
@@ -121,63 +96,30 @@ def prepare_labels(
         ModelError: a row has no place for text.
     """
     _require_files(config)
-    key = _key(config, max_tokens)
-    trained = None
-    if vocabulary is None:
-        trained = settings_of(settings)
-    given = None if vocabulary is None else (vocabulary,)
-    if is_current(folder / INDEX_FILE, key, trained, given):
-        log(f"text: nothing changed, using what is prepared in {folder}")
-        check_expected(folder / INDEX_FILE, expected, config.train)
+    prepared = PreparedFolder(
+        path=folder,
+        index=INDEX_FILE,
+        key=_key(config, max_tokens),
+        trained=settings_of(settings) if vocabulary is None else None,
+        given=None if vocabulary is None else (vocabulary,),
+        expected=expected,
+        names=config.train,
+    )
+    if prepared.is_current(log):
         return _opened(folder, config)
-    found = _survey(config, log)
+    found = survey_labels(config, log)
     if vocabulary is None:
-        vocabulary = Tokenizer.train(_training_texts(config, found), settings, mask=True)
+        vocabulary = Tokenizer.train(training_texts(config, found), settings, mask=True)
         announce_vocabulary("the text", vocabulary, settings, log)
     room = max_tokens - len(vocabulary.prefix) - len(vocabulary.suffix)
     if room < 1:
         raise ModelError(f"max_tokens = {max_tokens} leaves no place for text")
-    partial = empty_partial(folder)
+    partial = prepared.begin()
     counts, train_texts, valid_texts = _write(partial, config, found, vocabulary, room, log)
     vocabulary.save(partial / "tokenizer.json")
-    write_index(
-        partial / INDEX_FILE,
-        key=key,
-        trained=trained,
-        vocabularies=(vocabulary,),
-        made_of=[found.names, train_texts, valid_texts],
-        more={
-            "names": found.names,
-            "train_texts": train_texts,
-            "valid_texts": valid_texts,
-            "counts": counts,
-        },
-    )
-    install(partial / INDEX_FILE, folder, expected, config.train)
+    more = {"names": found.names, "train_texts": train_texts, "valid_texts": valid_texts}
+    prepared.finish((vocabulary,), list(more.values()), {**more, "counts": counts})
     return _opened(folder, config)
-
-
-def read_labelled(path: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the number, the label and the text of each line; a quote is a character like any other.
-
-    The first tab ends the label; a text may hold others.
-
-    Raises:
-        DataError: as `read_lines`, the file is empty, or a line has no tab or no label.
-    """
-    number = 0
-    for number, line in enumerate(read_lines(path), start=1):
-        label, tab, text = line.partition("\t")
-        if not tab:
-            raise DataError(
-                "wanted a tab between the label and the text, found none",
-                where=f"{path}, line {number}",
-            )
-        if not label.strip():
-            raise DataError("the label is empty", where=f"{path}, line {number}")
-        yield number, label, text
-    if not number:
-        raise empty_file(path)
 
 
 def _require_files(config: LabelsConfig) -> None:
@@ -222,58 +164,6 @@ def _opened(folder: Path, config: LabelsConfig) -> PreparedLabels:
     )
 
 
-def _survey(config: LabelsConfig, log: Log) -> _Survey:
-    """Read and check all lines; find the labels, and what to hold out."""
-    labels: Counter[str] = Counter()
-    share = 0.0 if config.valid else config.valid_share
-    texts = held_out = 0
-    for path in config.train:
-        before = texts
-        for number, label, text in read_labelled(path):
-            if config.names and label not in config.names:
-                raise unknown_label(label, config.names, f"{path}, line {number}")
-            labels[label] += 1
-            if len(labels) > MOST_LABELS and not config.names:
-                raise DataError(
-                    f"more than {MOST_LABELS:,} labels",
-                    where=f"{path}, line {number}",
-                    hint="Is the text before the tab? A line is a label, a tab and a text.",
-                )
-            if text.strip():
-                texts += 1
-                held_out += share > 0 and place(text, salt=VALIDATION_SALT) < share
-        log(f"text: {counted(texts - before, 'text')} with a label in {path}")
-    names = config.names or tuple(sorted(labels))
-    where = ", ".join(config.train)
-    if not texts:
-        raise DataError("every line has a label and no text", where=where)
-    if len(labels) < 2:
-        raise DataError(
-            f"every line has the label {next(iter(labels))!r}; a classifier needs two at least",
-            where=where,
-        )
-    if config.valid:
-        for number, label, _ in read_labelled(config.valid):
-            if label not in names:
-                raise unknown_label(label, names, f"{config.valid}, line {number}")
-    log(f"labels: {', '.join(f'{name} ({labels[name]:,})' for name in names)}")
-    return _Survey(names, share if held_out < texts else 0.0)
-
-
-def unknown_label(label: str, names: Sequence[str], where: str) -> DataError:
-    """What to say of a label that is none of the names."""
-    return DataError(
-        f"unknown label {label!r}", where=where, hint=f"the labels are: {', '.join(names)}"
-    )
-
-
-def _training_texts(config: LabelsConfig, found: _Survey) -> Iterator[str]:
-    for path in config.train:
-        for _, _, text in read_labelled(path):
-            if not found.holds_out(text):
-                yield text
-
-
 class _Writer:
     """Writes texts with labels, each cut to the places that a row has for it."""
 
@@ -308,7 +198,7 @@ class _Writer:
 def _write(
     partial: Path,
     config: LabelsConfig,
-    found: _Survey,
+    found: LabelSurvey,
     vocabulary: Vocabulary,
     room: int,
     log: Log,
@@ -317,18 +207,10 @@ def _write(
     train = _Writer(partial, "train", found.names, vocabulary, room)
     valid = _Writer(partial, "valid", found.names, vocabulary, room)
     train_texts, valid_texts = [], []
-    read = empty = 0
+    read = 0
     for path in config.train:
         before = train.texts, valid.texts
-        lines = read_labelled(path)
-        while chunk := list(islice(lines, CHUNK_LINES)):
-            rows = vocabulary.encode_batch([text for _, _, text in chunk])
-            for (number, label, text), ids in zip(chunk, rows, strict=True):
-                read += 1
-                if not text.strip():
-                    empty += 1
-                    continue
-                (valid if found.holds_out(text) else train).write(number, label, ids)
+        read += _tokenise(path, found, vocabulary, train, valid)
         train_texts.append(train.texts - before[0])
         valid_texts.append(valid.texts - before[1])
     held_out = valid.texts
@@ -354,19 +236,38 @@ def _write(
     counts = {
         "read": read,
         "kept": train.texts,
-        "empty": empty,
+        "empty": read - train.texts - held_out,
         "held_out": held_out,
         "cut": train.cut + valid.cut,
     }
-    if empty:
-        log(f"text: left out {counted(empty, 'line')} without a text")
+    _report(counts, valid.texts, room, log)
+    return counts, train_texts, valid_texts
+
+
+def _tokenise(
+    path: str, found: LabelSurvey, vocabulary: Vocabulary, train: _Writer, valid: _Writer
+) -> int:
+    """Write the lines of a file that have a text; return how many lines there are."""
+    read = 0
+    lines = read_labelled(path)
+    while chunk := list(islice(lines, CHUNK_LINES)):
+        read += len(chunk)
+        rows = vocabulary.encode_batch([text for _, _, text in chunk])
+        for (number, label, text), ids in zip(chunk, rows, strict=True):
+            if text.strip():
+                (valid if found.holds_out(text) else train).write(number, label, ids)
+    return read
+
+
+def _report(counts: dict[str, int], valid_texts: int, room: int, log: Log) -> None:
+    if counts["empty"]:
+        log(f"text: left out {counted(counts['empty'], 'line')} without a text")
     if counts["cut"]:
         log(f"text: cut {counted(counts['cut'], 'text')} of more than {room:,} tokens")
     log(
-        f"text: {counted(train.texts, 'text')} to train on, "
-        f"{counted(valid.texts, 'text')} to validate on"
+        f"text: {counted(counts['kept'], 'text')} to train on, "
+        f"{counted(valid_texts, 'text')} to validate on"
     )
-    return counts, train_texts, valid_texts
 
 
 def _copy(path: str, most: int | None, writer: _Writer, vocabulary: Vocabulary) -> None:

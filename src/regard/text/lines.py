@@ -51,7 +51,9 @@ def _open_zst(path: Path) -> BufferedIOBase:
     return io.BufferedReader(reader)
 
 
-def read_lines(source: str | Path | Iterable[bytes], *, name: str = "") -> Iterator[str]:
+def read_lines(
+    source: str | Path | Iterable[bytes], *, name: str = "", ends: bool = False
+) -> Iterator[str]:
     """Yield the lines of a file or a binary stream, without their ends.
 
     A line ends at a newline only; one carriage return before it is dropped, and so is a byte
@@ -61,19 +63,20 @@ def read_lines(source: str | Path | Iterable[bytes], *, name: str = "") -> Itera
     Args:
         source: a path (.gz, .xz and .zst are unpacked) or an open binary stream.
         name: what to call the stream in an error; a path names itself.
+        ends: leave each line its newline; only the last may have none.
 
     Raises:
         DataError: the file is missing or damaged, or a line is not UTF-8.
     """
     if isinstance(source, (str, Path)):
         with open_text(source) as stream:
-            yield from _decoded(stream, str(source))
+            yield from _decoded(stream, str(source), ends=ends)
     else:
-        yield from _decoded(source, name or "standard input")
+        yield from _decoded(source, name or "standard input", ends=ends)
 
 
-def _decoded(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, raw in enumerate(_raw_lines(stream, name), start=1):
+def _decoded(stream: Iterable[bytes], name: str, *, ends: bool) -> Iterator[str]:
+    for number, raw in enumerate(_raw_lines(stream, name, ends=ends), start=1):
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -85,8 +88,9 @@ def _decoded(stream: Iterable[bytes], name: str) -> Iterator[str]:
             ) from None
 
 
-def _raw_lines(stream: Iterable[bytes], name: str) -> Iterator[bytes]:
+def _raw_lines(stream: Iterable[bytes], name: str, *, ends: bool) -> Iterator[bytes]:
     first = True
+    end = b"\n" if ends else b""
     try:
         for raw in stream:
             line = raw
@@ -96,7 +100,7 @@ def _raw_lines(stream: Iterable[bytes], name: str) -> Iterator[bytes]:
                 if not line:
                     continue
             if line.endswith(b"\n"):
-                line = line[:-1].removesuffix(b"\r")
+                line = line[:-1].removesuffix(b"\r") + end
             yield line
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise _damaged(name, error) from None

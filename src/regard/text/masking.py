@@ -11,7 +11,7 @@ import torch
 from regard.errors import ModelError
 from regard.shapes import Int, Tensor
 from regard.text.arrays import Indices, TextCorpus
-from regard.text.batches import cut, fill
+from regard.text.batches import cut, right_padded
 from regard.text.config import MaskingConfig
 from regard.text.pools import FIXED, PooledBatches, key_of, pool_positions
 from regard.text.shuffle import shuffled
@@ -127,7 +127,7 @@ class MaskedBatches(PooledBatches[Spans, MaskedBatch]):
         prefix, suffix = vocabulary.prefix, vocabulary.suffix
         hidden = ids.copy()
         hidden[chosen] = self._hide(ids[chosen], generator)
-        rows = fill(hidden, plan.lengths, vocabulary.pad_id, prefix, suffix)
+        rows = right_padded(hidden, plan.lengths, vocabulary.pad_id, prefix, suffix)
         first = np.cumsum(plan.lengths) - plan.lengths
         column = len(prefix) + np.arange(len(ids)) - first[row]
         return MaskedBatch(

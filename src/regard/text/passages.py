@@ -3,16 +3,24 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil
 from typing import Literal
 
 from regard.errors import DataError
 from regard.text.inputs import counted, empty_file
 from regard.text.lines import read_lines
-from regard.text.split import place
+from regard.text.split import holds_out
 from regard.text.survey import VALIDATION_SALT, Log
 
 # A longer document is read and tokenised in parts of about this many characters.
 PART_CHARACTERS = 1 << 16
+# If there is no good place to end it for so long, it ends in a bad one.
+LONGEST_PART = 16 * PART_CHARACTERS
+
+# A shorter line is not cut to hold out its last part.
+SHORTEST_CUT = 1 << 10
+# So far before the place where a line is to be cut, a space is looked for.
+NEAR = 1 << 10
 
 Documents = Literal["file", "line", "blank"]
 
@@ -32,13 +40,25 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Where the held-out part of a file begins.
+
+    That is at the first line that begins at the character `place` or after it; or inside the line
+    that it falls in.
+    """
+
+    place: int
+    in_line: bool
+
+
+@dataclass(frozen=True)
 class TextSurvey:
     """What one pass over the text found.
 
     `documents` have text in them, `empty` ones only space; `first` is the first file with a
     document. `share` is the share of documents that is held out by a hash of their text, and
-    `cuts` says for each file that is a document with text at which of its characters the held-out
-    part begins; None where all of it is for training.
+    `cuts` says for each file that is a document with text where the held-out part begins; None
+    where all of it is for training.
     """
 
     files: tuple[str, ...]
@@ -48,11 +68,11 @@ class TextSurvey:
     characters: int
     first: int
     share: float
-    cuts: dict[str, float | None]
+    cuts: dict[str, Cut | None]
 
     def holds_out(self, text: str) -> bool:
         """Return whether a document is kept from training."""
-        return self.share > 0 and place(text, salt=VALIDATION_SALT) < self.share
+        return holds_out(text, self.share, salt=VALIDATION_SALT)
 
 
 def survey_text(files: tuple[str, ...], kind: Documents, share: float, log: Log) -> TextSurvey:
@@ -80,7 +100,7 @@ def survey_text(files: tuple[str, ...], kind: Documents, share: float, log: Log)
                 continue
             first = number if first < 0 else first
             documents += 1
-            held_out += share > 0 and place(text, salt=VALIDATION_SALT) < share
+            held_out += holds_out(text, share, salt=VALIDATION_SALT)
         log(f"text: {counted(documents - before, 'document')} in {path}")
     _require_text(documents, files)
     # Where all are near twins, the whole group would go and leave nothing to train on.
@@ -91,26 +111,49 @@ def survey_text(files: tuple[str, ...], kind: Documents, share: float, log: Log)
 def _survey_files(files: tuple[str, ...], share: float, log: Log) -> TextSurvey:
     documents = empty = characters = 0
     first = -1
-    cuts: dict[str, float | None] = {}
+    cuts: dict[str, Cut | None] = {}
     for number, path in enumerate(files):
         total = 0
-        bounds: list[int] = []
-        for line in _lines(path):
+        lines: list[_Line] = []
+        for line in _lines(path, ends=True):
             if line.strip():
                 # The first and the last line with text in it.
-                bounds = [bounds[0] if bounds else total, total]
-            total += len(line) + 1
+                lines = [*lines[:1], _Line.at(total, line)]
+            total += len(line)
         log(f"text: {counted(total, 'character')} in {path}")
         characters += total
-        if not bounds:
+        if not lines:
             empty += 1
             continue
         first = number if first < 0 else first
         documents += 1
-        cut = max((1 - share) * total, bounds[0] + 1.0)
-        cuts[path] = cut if share and bounds[1] >= cut else None
+        cuts[path] = _cut(lines[0], lines[-1], total, share) if share else None
     _require_text(documents, files)
     return TextSurvey(files, "file", documents, empty, characters, first, share, cuts)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Where a line begins in its file, and where its text does, and ends, without space."""
+
+    start: int
+    first: int
+    end: int
+
+    @classmethod
+    def at(cls, start: int, line: str) -> "_Line":
+        return cls(start, start + len(line) - len(line.lstrip()), start + len(line.rstrip()))
+
+
+def _cut(first: _Line, last: _Line, total: int, share: float) -> Cut | None:
+    """Choose where to cut a file with these first and last lines of text, to hold out a share."""
+    place = max(ceil((1 - share) * total), first.start + 1)
+    if last.start >= place:
+        return Cut(place, in_line=False)
+    if last.end - last.first < SHORTEST_CUT:
+        return None
+    inside = first.first + int((1 - share) * (last.end - first.first))
+    return Cut(min(max(inside, last.first + 1), last.end - 1), in_line=True)
 
 
 def _require_text(documents: int, files: tuple[str, ...]) -> None:
@@ -134,14 +177,19 @@ def read_parts(path: str, found: TextSurvey) -> Iterator[Part]:
             yield Part(part, line, held_out, index == 0, index == len(parts) - 1)
 
 
-def _parts_of_file(lines: Iterator[tuple[int, str]], cut: float | None) -> Iterator[Part]:
+def _parts_of_file(lines: Iterator[tuple[int, str]], cut: Cut | None) -> Iterator[Part]:
     """Yield a file as one document, or as two where its last part is held out."""
     held: list[tuple[int, str]] = []
 
     def before_cut() -> Iterator[str]:
         position = 0
         for number, line in lines:
-            if cut is not None and position >= cut:
+            if cut is not None and cut.in_line and position + len(line) > cut.place:
+                before, after = _halves(line, cut.place - position)
+                held.append((number, after))
+                yield before
+                return
+            if cut is not None and not cut.in_line and position >= cut.place:
                 held.append((number, line))
                 return
             position += len(line) + 1
@@ -152,6 +200,16 @@ def _parts_of_file(lines: Iterator[tuple[int, str]], cut: float | None) -> Itera
         number, line = held[0]
         rest = chain([line], (text for _, text in lines))
         yield from _marked(_joined(rest), line=number, held_out=True)
+
+
+def _halves(line: str, place: int) -> tuple[str, str]:
+    """Cut a line in two that both have text: at the last space near before a place, or at it.
+
+    That space is in neither.
+    """
+    text = len(line) - len(line.lstrip())
+    space = line.rfind(" ", max(text, place - NEAR), place)
+    return (line[:place], line[place:]) if space < 0 else (line[:space], line[space + 1 :])
 
 
 def _marked(texts: Iterator[str], *, line: int, held_out: bool) -> Iterator[Part]:
@@ -171,17 +229,23 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
     """Yield lines joined to parts; together with nothing between they are the whole text.
 
     A part ends with a newline that has no space beside it, where a vocabulary cuts in any case; if
-    there is none for long, with any.
+    there is none for long, with any newline, or before a space of a line that is itself so long.
     """
     part: list[str] = []
     size = 0
     for line in lines:
         alone = bool(part and line[:1].strip() and part[-1][-1:].strip())
-        if size >= PART_CHARACTERS and (alone or size >= 16 * PART_CHARACTERS):
+        if size >= PART_CHARACTERS and (alone or size >= LONGEST_PART):
             yield "\n".join([*part, ""])
             part, size = [], 0
-        part.append(line)
-        size += len(line) + 1
+        start = 0
+        while len(line) - start > LONGEST_PART:
+            space = line.rfind(" ", start + 1, start + LONGEST_PART)
+            end = start + LONGEST_PART if space < 0 else space
+            yield "\n".join([*part, line[start:end]])
+            part, size, start = [], 0, end
+        part.append(line[start:])
+        size += len(line) - start + 1
     if part:
         yield "\n".join(part)
 
@@ -206,9 +270,9 @@ def _documents(path: str, kind: Documents) -> Iterator[tuple[int, str]]:
         yield number - len(block) + 1, "\n".join(block)
 
 
-def _lines(path: str) -> Iterator[str]:
+def _lines(path: str, *, ends: bool = False) -> Iterator[str]:
     empty = True
-    for line in read_lines(path):
+    for line in read_lines(path, ends=ends):
         empty = False
         yield line
     if empty:

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,108 +24,117 @@ def sums(vocabularies: Iterable[Vocabulary]) -> list[str]:
     return [hashlib.sha256(each.to_bytes()).hexdigest() for each in vocabularies]
 
 
-def settings_of(vocabulary: VocabularyConfig | None) -> dict[str, Any] | None:
-    """Return what of the settings a trained vocabulary depends on; None where it was given."""
-    return None if vocabulary is None else vocabulary.model_dump(exclude={"bpe_dropout"})
-
-
-def is_current(
-    index_file: Path,
-    key: dict[str, Any],
-    trained: dict[str, Any] | None,
-    given: Sequence[Vocabulary] | None,
-) -> bool:
-    """Return whether the folder holds this text, with the vocabularies given or so trained."""
-    try:
-        index = read_index(index_file)
-        return bool(
-            index["key"] == key
-            and (
-                index["vocabulary"] == trained
-                if given is None
-                else index["tokenizers"] == sums(given)
-            )
-            and all(
-                (index_file.parent / name).stat().st_size == size
-                for name, size in index["sizes"].items()
-            )
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+def settings_of(vocabulary: VocabularyConfig) -> dict[str, Any]:
+    """Return what of the settings a trained vocabulary depends on."""
+    return vocabulary.model_dump(exclude={"bpe_dropout"})
 
 
 def read_index(index_file: Path) -> dict[str, Any]:
-    """Return what `write_index` wrote."""
+    """Return what `PreparedFolder.finish` wrote."""
     index: dict[str, Any] = json.loads(index_file.read_text(encoding="utf-8"))
     return index
 
 
-def write_index(
-    index_file: Path,
-    *,
-    key: dict[str, Any],
-    trained: dict[str, Any] | None,
-    vocabularies: Sequence[Vocabulary],
-    made_of: Sequence[Any],
-    more: dict[str, Any],
-) -> None:
-    """Write, last of all files, what the others were made of.
+@dataclass(frozen=True, kw_only=True)
+class PreparedFolder:
+    """The folder of a prepared text; what is made lies aside in it until all of it is there.
 
-    Args:
-        index_file: where to, in the folder of the other files.
-        key: all but the vocabularies that the text depends on.
-        trained: the settings by which the vocabularies were trained; None where they were given.
-        vocabularies: of the text.
-        made_of: what, beside key and vocabularies, the fingerprint is of.
-        more: what else to keep.
+    `index` is the file that says what the others were made of. `key` is all but the vocabularies
+    that the text depends on. `given` are the vocabularies, or None where `trained` are the
+    settings by which they are trained. `expected` is the fingerprint that the text must have,
+    and `names` are its files, for an error.
     """
-    made = [key, sums(vocabularies), *made_of]
-    index = {
-        "key": key,
-        "vocabulary": trained,
-        "tokenizers": sums(vocabularies),
-        "fingerprint": hashlib.sha256(json.dumps(made).encode("utf-8")).hexdigest(),
-        **more,
-        "sizes": {path.name: path.stat().st_size for path in sorted(index_file.parent.iterdir())},
-    }
-    index_file.write_text(json.dumps(index, indent=1), encoding="utf-8")
 
+    path: Path
+    index: str
+    key: dict[str, Any]
+    trained: dict[str, Any] | None
+    given: Sequence[Vocabulary] | None
+    expected: str | None
+    names: Sequence[str]
 
-def check_expected(index_file: Path, expected: str | None, names: Iterable[str]) -> None:
-    """Refuse a text that is not the one that a run was trained on.
+    def is_current(self, log: Callable[[str], None]) -> bool:
+        """Return whether the folder holds this text, with the vocabularies given or so trained.
 
-    Raises:
-        DataError: the fingerprint is not the expected one.
-    """
-    if expected is not None and str(read_index(index_file)["fingerprint"]) != expected:
-        raise DataError(
-            "the training text is not what the run was trained on",
-            where=", ".join(names),
-            hint="Bring the former files and settings back, or start a new run with --init.",
-        )
+        Raises:
+            DataError: it does, and the text is not the expected one.
+        """
+        if not self._holds():
+            return False
+        log(f"text: nothing changed, using what is prepared in {self.path}")
+        self._check_expected(self.path)
+        return True
 
+    def begin(self) -> Path:
+        """Return an empty folder inside, for files that are not finished."""
+        shutil.rmtree(self._partial, ignore_errors=True)
+        self._partial.mkdir(parents=True)
+        return self._partial
 
-def install(index_file: Path, folder: Path, expected: str | None, names: Iterable[str]) -> None:
-    """Move the finished files into their place; without an index, no half of them is believed.
+    def finish(
+        self, vocabularies: Sequence[Vocabulary], made_of: Sequence[Any], more: dict[str, Any]
+    ) -> None:
+        """Write the index, and move the files into their place.
 
-    Raises:
-        DataError: the text is not the expected one; what is in the folder stays.
-    """
-    partial = index_file.parent
-    try:
-        check_expected(index_file, expected, names)
-    except DataError:
-        shutil.rmtree(partial)
-        raise
-    (folder / index_file.name).unlink(missing_ok=True)
-    for path in sorted(partial.iterdir(), key=lambda path: path.name == index_file.name):
-        path.replace(folder / path.name)
-    partial.rmdir()
+        Without an index, no half of them is believed.
 
+        Args:
+            vocabularies: of the text.
+            made_of: what, beside key and vocabularies, the fingerprint is of.
+            more: what else to keep in the index.
 
-def empty_partial(folder: Path) -> Path:
-    """Return an empty folder inside, for files that are not finished."""
-    partial = folder / "partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    return partial
+        Raises:
+            DataError: the text is not the expected one; what was in the folder stays.
+        """
+        partial = self._partial
+        made = [self.key, sums(vocabularies), *made_of]
+        index = {
+            "key": self.key,
+            "vocabulary": self.trained,
+            "tokenizers": sums(vocabularies),
+            "fingerprint": hashlib.sha256(json.dumps(made).encode("utf-8")).hexdigest(),
+            **more,
+            "sizes": {path.name: path.stat().st_size for path in sorted(partial.iterdir())},
+        }
+        (partial / self.index).write_text(json.dumps(index, indent=1), encoding="utf-8")
+        try:
+            self._check_expected(partial)
+        except DataError:
+            shutil.rmtree(partial)
+            raise
+        (self.path / self.index).unlink(missing_ok=True)
+        for path in sorted(partial.iterdir(), key=lambda path: path.name == self.index):
+            path.replace(self.path / path.name)
+        partial.rmdir()
+
+    @property
+    def _partial(self) -> Path:
+        return self.path / "partial"
+
+    def _holds(self) -> bool:
+        try:
+            index = read_index(self.path / self.index)
+            return bool(
+                index["key"] == self.key
+                and (
+                    index["vocabulary"] == self.trained
+                    if self.given is None
+                    else index["tokenizers"] == sums(self.given)
+                )
+                and all(
+                    (self.path / name).stat().st_size == size
+                    for name, size in index["sizes"].items()
+                )
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return False
+
+    def _check_expected(self, folder: Path) -> None:
+        """Refuse a text that is not the one that a run was trained on."""
+        found = str(read_index(folder / self.index)["fingerprint"])
+        if self.expected is not None and found != self.expected:
+            raise DataError(
+                "the training text is not what the run was trained on",
+                where=", ".join(self.names),
+                hint="Bring the former files and settings back, or start a new run with --init.",
+            )

@@ -24,6 +24,11 @@ def hash_of(source: str, *, salt: str) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
+def holds_out(source: str, share: float, *, salt: str) -> bool:
+    """Return whether a text belongs to a share, from 0 to 1, that is kept apart."""
+    return share > 0 and place(source, salt=salt) < share
+
+
 def place(source: str, *, salt: str) -> float:
     """Return a number in [0, 1), even over all texts, that a source shares with its near twins.
 

@@ -11,6 +11,8 @@ from regard.text.split import hash_of
 
 VALIDATION_SALT = "validation"
 SMALLEST_SHARE = 10
+# Of a text too small to split, so many pairs or documents are validated on.
+SMALLEST_VALIDATION = 100
 
 Log = Callable[[str], None]
 

@@ -87,6 +87,7 @@ class Tokenizer:
     pad_id = PAD_ID
     start_id = BOS_ID
     eos_id = EOS_ID
+    end_ids = frozenset({EOS_ID})
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         self._library = library

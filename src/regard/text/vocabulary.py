@@ -35,6 +35,11 @@ class Vocabulary(Protocol):
         ...
 
     @property
+    def end_ids(self) -> frozenset[int]:
+        """All that end a text that is generated: `eos_id`, and what means the same."""
+        ...
+
+    @property
     def mask_id(self) -> int | None:
         """What stands for a token to fill in; None where there is no such id."""
         ...
@@ -51,7 +56,7 @@ class Vocabulary(Protocol):
 
     @property
     def control_ids(self) -> frozenset[int]:
-        """The ids that no text gives; of them only the end is ever generated."""
+        """The ids that no text gives; of them only the ends are ever generated."""
         ...
 
     def encode(self, text: str) -> list[int]:
@@ -96,8 +101,8 @@ def framed(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
 
 
 def never_generated(vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Return the ids that a search must leave out, in order: all control ids but the end."""
-    return tuple(sorted(vocabulary.control_ids - {vocabulary.eos_id}))
+    """Return the ids that a search must leave out, in order: all control ids but the ends."""
+    return tuple(sorted(vocabulary.control_ids - vocabulary.end_ids))
 
 
 def read_vocabulary(data: bytes, *, name: str = "tokenizer") -> Vocabulary:

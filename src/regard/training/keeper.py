@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, RegardError, RunFolderError
 from regard.training.config import TrainingConfig
 from regard.training.state import (
     Position,
@@ -18,6 +18,7 @@ from regard.training.state import (
     take_tensors,
 )
 from regard.training.step import Stepper
+from regard.weights.adapted import base_sum
 from regard.weights.checkpoints import (
     Checkpoint,
     checkpoint_steps,
@@ -62,7 +63,8 @@ class Keeper:
         Raises:
             RegardError: it has done more steps than the recipe asks for.
             DataError: the training data is not what it was.
-            RunFolderError: every checkpoint is damaged.
+            RunFolderError: the model that is adapted is not what it was, or every checkpoint is
+                damaged.
         """
         found = latest_checkpoint(self._folder.path, self._say)
         if found is None:
@@ -80,6 +82,13 @@ class Keeper:
                 f"the training data has changed since the checkpoint of step {found.step}",
                 where=str(self._folder.path),
                 hint="Bring the former files and data.weights back, or start anew with --init.",
+            )
+        if state.get("base", base_sum(self._notes)) != base_sum(self._notes):
+            raise RunFolderError(
+                "the run that is adapted has another model than at the checkpoint of step "
+                f"{found.step}",
+                where=str(self._folder.path),
+                hint="Bring its former model back, or start anew.",
             )
         return found, state
 
@@ -120,6 +129,7 @@ class Keeper:
             "measure": self._measure,
             "order": {"seed": self._config.seed, "batch_tokens": self._config.batch_tokens},
             "precision": precision,
+            "base": base_sum(self._notes),
         }
         tensors = take_tensors(model, stepper.optimizer, stepper.average)
         save_checkpoint(self._folder.path, position.step, tensors, state)

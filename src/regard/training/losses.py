@@ -50,7 +50,10 @@ class EncoderDecoder(Projecting, Protocol):
     def decode(
         self, target_bt: Tensor, memory_bsd: Tensor, memory_mask_bs: Tensor | None
     ) -> Tensor:
-        """The hidden state before the projection at each target position."""
+        """The hidden state at each target position."""
+
+    def prepare(self, hidden: Tensor) -> Tensor:
+        """What the projection is put on, of hidden states."""
 
 
 def label_smoothed_cross_entropy(
@@ -209,9 +212,7 @@ def translation_loss(model: nn.Module, part: PairPart, label_smoothing: float) -
     memory_bsd = network.encode(part.source_bs, part.source_mask_bs)
     hidden_btd = network.decode(part.target_in_bt, memory_bsd, part.source_mask_bs)
     hidden_nd = hidden_btd.flatten(0, 1).index_select(0, part.real_n)
-    if getattr(model.config, "output_scale", False):
-        hidden_nd = hidden_nd * hidden_nd.shape[1] ** -0.5
-    return _token_loss(network, hidden_nd, part.targets_n, label_smoothing)
+    return _token_loss(network, network.prepare(hidden_nd), part.targets_n, label_smoothing)
 
 
 def language_model_loss(model: nn.Module, part: TextPart, label_smoothing: float) -> LossSums:
@@ -225,9 +226,13 @@ def language_model_loss(model: nn.Module, part: TextPart, label_smoothing: float
 def masked_loss(model: nn.Module, part: TextPart, label_smoothing: float) -> LossSums:
     """The loss of an encoder-only model on the tokens that it has to fill in."""
     network = cast(TextEncoder, model)
+    return _token_loss(network, masked_states(network, part), part.targets_n, label_smoothing)
+
+
+def masked_states(network: TextEncoder, part: TextPart) -> Float[Tensor, "n d"]:
+    """What the projection is put on, of the tokens that an encoder has to fill in."""
     hidden_btd = network(part.ids_bt, part.mask_bt, None, part.documents_bt)
-    hidden_nd = network.prepare(hidden_btd.flatten(0, 1).index_select(0, part.real_n))
-    return _token_loss(network, hidden_nd, part.targets_n, label_smoothing)
+    return network.prepare(hidden_btd.flatten(0, 1).index_select(0, part.real_n))
 
 
 def classification_loss(model: nn.Module, part: LabelPart, label_smoothing: float) -> LossSums:

@@ -23,6 +23,7 @@ from regard.training.losses import (
     CHUNK_ROWS,
     language_model_loss,
     linear_cross_entropy,
+    masked_states,
 )
 from regard.training.parts import LabelPart, Part, TextPart
 from regard.training.validation import Continued, Validation
@@ -101,8 +102,7 @@ class MaskedValidator:
         nll, right, tokens = 0.0, 0, 0
         with _measuring(model):
             for part in _on(model, self._parts()):
-                hidden_btd = network(part.ids_bt, part.mask_bt, None, part.documents_bt)
-                hidden_nd = network.prepare(hidden_btd.flatten(0, 1).index_select(0, part.real_n))
+                hidden_nd = masked_states(network, part)
                 weight, bias = network.output_weight, network.output_bias
                 sums = linear_cross_entropy(hidden_nd, weight, part.targets_n, 0.0, bias_v=bias)
                 nll += float(sums.nll)

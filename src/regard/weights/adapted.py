@@ -45,6 +45,16 @@ def is_adapter(notes: Mapping[str, str]) -> bool:
     return _BASE in notes
 
 
+def base_path(notes: Mapping[str, str]) -> str:
+    """Where the run that a small model file adds to is, seen from the file's folder."""
+    return notes[_BASE]
+
+
+def base_sum(notes: Mapping[str, str]) -> str:
+    """The sum of the model that a small model file adds to; empty for a whole model's notes."""
+    return notes.get(_SUM, "")
+
+
 def complete(
     folder: Path, tensors: Mapping[str, "Tensor"], notes: Mapping[str, str]
 ) -> dict[str, "Tensor"]:

@@ -1,4 +1,4 @@
-"""The average of several checkpoints' weights, which often translates better than the last."""
+"""The average of several checkpoints' weights, which is often better than the last."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -67,14 +67,14 @@ def average_checkpoints(
     out: str | Path | None = None,
     log: Callable[[str], None],
 ) -> list[int]:
-    """Average checkpoints into a model to translate with; say which steps went in.
+    """Average checkpoints into a model to use; say which steps went in.
 
     Without `out` the average becomes the run's model.safetensors, and the model that training
     wrote is kept as model.trained.safetensors (`restore_trained` brings it back). With `out` it
     goes to a new run folder with the same recipe and vocabularies, and `run` stays as it is.
 
     The moving averages are averaged if every checkpoint has them, as they are what the run
-    translates with; otherwise the weights.
+    is used with; otherwise the weights.
 
     Args:
         run: the run; opened for writing unless `out` is given.

@@ -59,7 +59,7 @@ class RunFolder:
 
     ```
     recipe.toml         all settings that made it
-    model.safetensors   the weights to translate with
+    model.safetensors   the weights to use
     tokenizer.json      the vocabulary (tokenizer.source.json and tokenizer.target.json if two)
     metrics.jsonl       what training measured; only ever appended to
     checkpoints/        the whole state of training, step by step
@@ -173,7 +173,7 @@ class RunFolder:
 
     @property
     def has_model(self) -> bool:
-        """Whether there are weights to translate with."""
+        """Whether there are weights to use."""
         return bool(self._manifest.expected(MODEL))
 
     @property
@@ -269,7 +269,7 @@ class RunFolder:
     def write_model(
         self, weights: Mapping[str, Tensor], notes: Mapping[str, str] | None = None
     ) -> None:
-        """Write the weights to translate with.
+        """Write the weights to use.
 
         Args:
             weights: a state dict; tied tensors are written once.

@@ -1,5 +1,6 @@
 """BERT, RoBERTa and DistilBERT of transformers and ours: the same vectors, logits and classes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,42 @@ def test_classes_are_told_as_transformers_tells_them(
     assert found.labels == ("ham", "spam", "both")
 
 
+@pytest.mark.parametrize("make", [bert, roberta])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"problem_type": "multi_label_classification"}, 'problem_type = "multi_label_class'),
+        ({"problem_type": "regression"}, 'problem_type = "regression" can\'t be honoured'),
+        ({"id2label": {"0": "ham", "1": "ham"}}, "id2label = "),
+        ({"id2label": {"0": "1"}}, "wanted a name for each of 0 to 1, its classifier's rows"),
+        ({"id2label": {"0": "a", "1": "b", "2": "c"}}, "wanted a name for each of 0 to 1"),
+        ({"id2label": {"0": "a", "01": "b"}}, "wanted a name for each of 0 to 1"),
+        ({"id2label": {"0": "a", "1": " "}}, "wanted names that are not empty"),
+        ({"id2label": {"0": "a", "1": "b\tc"}}, "without tabs and line breaks"),
+        ({"id2label": {"0": "a", "1": "b\nc"}}, "without tabs and line breaks"),
+        ({"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 1, "b": 0}}, "label2id = {"),
+        ({"id2label": {"0": "a", "1": "b"}, "label2id": {"c": 1}}, "label2id = {"),
+        ({"id2label": 3}, "id2label = 3 can't be honoured, wanted a table"),
+    ],
+)
+def test_what_tells_no_class_or_two_of_one_name_is_refused(
+    make: Any, changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = saved(make("ForSequenceClassification"), tmp_path)
+    values = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(values | changes))
+    with pytest.raises(CheckpointError) as refused:
+        read(path)
+    assert said in refused.value.problem
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_a_classifier_of_one_output_is_refused(make: Any, tmp_path: Path) -> None:
+    path = saved(make("ForSequenceClassification", num_labels=1), tmp_path)
+    with pytest.raises(CheckpointError, match="its classifier has one output, which is a number"):
+        read(path)
+
+
 def test_robertas_positions_begin_after_its_padding(tmp_path: Path) -> None:
     found, _ = carried(roberta(), tmp_path)
     assert found.config.longest == 14
@@ -139,7 +176,42 @@ def test_what_no_encoder_here_can_honour_is_refused(
 
 def test_heads_for_other_tasks_are_refused_by_name(tmp_path: Path) -> None:
     path = saved(bert("ForQuestionAnswering"), tmp_path)
+    values = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(values | {"architectures": None}))
     with pytest.raises(
         CheckpointError, match=r"qa_outputs\.bias is unknown; qa_outputs\.weight is"
     ):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "task"),
+    [
+        (bert, "ForTokenClassification"),
+        (bert, "ForMultipleChoice"),
+        (bert, "ForQuestionAnswering"),
+        (bert, "ForNextSentencePrediction"),
+        (roberta, "ForTokenClassification"),
+        (roberta, "ForMultipleChoice"),
+        (distilbert, "ForTokenClassification"),
+        (distilbert, "ForMultipleChoice"),
+    ],
+)
+def test_a_model_for_another_task_is_refused_by_its_class(
+    make: Any, task: str, tmp_path: Path
+) -> None:
+    theirs = make(task)
+    with pytest.raises(CheckpointError) as refused:
+        read(saved(theirs, tmp_path))
+    problem = refused.value.problem
+    assert problem.startswith(f'architectures = ["{type(theirs).__name__}"] can\'t be honoured')
+    assert refused.value.where == str(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("told", [{"ham": 0, "spam": 1}, {"LABEL_0": 0, "LABEL_1": 1}, {"ham": 0}])
+def test_numbers_of_labels_that_agree_are_let_be(told: dict[str, int], tmp_path: Path) -> None:
+    path = saved(bert("ForSequenceClassification"), tmp_path)
+    values = json.loads((path / "config.json").read_text())
+    values |= {"id2label": {"0": "ham", "1": "spam"}, "label2id": told}
+    (path / "config.json").write_text(json.dumps(values))
+    assert read(path).labels == ("ham", "spam")

@@ -1,6 +1,7 @@
 """Models of ours in CTranslate2: the same probabilities, the same text."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,24 @@ def test_what_it_cannot_express_is_named(
         export(own(config, None, vocabulary), tmp_path / "out")
     assert str(caught.value) == f"CTranslate2 can't express {named}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_file_is_synced_before_the_folder_has_its_name(
+    vocabulary: Tokenizer, tmp_path: Path, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, synced = tmp_path / "out", []
+    config = DecoderConfig(**TINY, num_layers=1)
+    model = shuffled(build_language_model(config, vocabulary=vocabulary.size, seed=1))
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        sync(descriptor)
+        if not out.exists():
+            synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    export(own(config, model, vocabulary), out)
+    assert {path.stat().st_ino for path in (out, *out.iterdir())} <= {*synced}
 
 
 def test_encoders_are_refused(vocabulary: Tokenizer, tmp_path: Path) -> None:

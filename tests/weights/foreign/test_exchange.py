@@ -1,5 +1,6 @@
 """Run folders out to transformers and back: the same logits there, the same bits here."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,17 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from weights.foreign.elsewhere import saved
+from weights.foreign.test_bert import distilbert, roberta
 
 from regard.errors import CheckpointError, ModelError
 from regard.models.build import build_encoder, build_language_model, build_model
 from regard.models.config import DecoderConfig, EncoderConfig, TransformerConfig
 from regard.nn.config import (
     LearnedConfig,
+    LinearScalingConfig,
     Llama3ScalingConfig,
+    NTKScalingConfig,
     RMSNormConfig,
     RotaryConfig,
     SinusoidalConfig,
@@ -21,10 +26,15 @@ from regard.nn.config import (
 )
 from regard.recipes.bring import export_run, import_checkpoint
 from regard.recipes.load import load_recipe
+from regard.recipes.names import preset_names
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.write import format_recipe
 from regard.text.config import DataConfig, LabelsConfig, TextConfig, VocabularyConfig
 from regard.text.tokenizer import Tokenizer
+from regard.weights.foreign import ctranslate2, huggingface
+from regard.weights.foreign.families import read
+from regard.weights.foreign.model import OwnModel
+from regard.weights.foreign.parts import wanted_weights
 from regard.weights.run_folder import RunFolder
 
 LINES = ["the lights are on", "the heat is off", "Öffne die Tür!", "12 doors are open"]
@@ -64,6 +74,9 @@ DECODERS = {
     "llama, llama3": DecoderConfig(
         **LLAMA | {"positions": RotaryConfig(scaling=Llama3ScalingConfig(original_positions=16))}
     ),
+    "llama, linear": DecoderConfig(
+        **LLAMA | {"positions": RotaryConfig(scaling=LinearScalingConfig(factor=2.0))}
+    ),
     "mistral": DecoderConfig(**LLAMA, window=3),
     "qwen2": DecoderConfig(
         **LLAMA | {"attention_bias": True},
@@ -93,8 +106,9 @@ def random_weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return model.eval().state_dict()
 
 
-def write(path: Path, recipe: AnyRecipe, tokenizer: Tokenizer, model: nn.Module) -> Path:
-    weights = random_weights(model)
+def write(
+    path: Path, recipe: AnyRecipe, tokenizer: Tokenizer, weights: Mapping[str, torch.Tensor]
+) -> Path:
     with RunFolder.create(path) as run:
         run.write_recipe(format_recipe(recipe))
         run.write_tokenizers(tokenizer.to_bytes())
@@ -109,7 +123,7 @@ def seq2seq_run(path: Path, config: TransformerConfig) -> tuple[Path, Any]:
     recipe = Recipe(
         model=config, vocabulary=VocabularyConfig(size=300), data=DataConfig(max_tokens=40)
     )
-    return write(path, recipe, tokenizer, model), model
+    return write(path, recipe, tokenizer, random_weights(model)), model
 
 
 def decoder_run(path: Path, config: DecoderConfig, kind: Any = "bpe") -> tuple[Path, Any]:
@@ -120,11 +134,14 @@ def decoder_run(path: Path, config: DecoderConfig, kind: Any = "bpe") -> tuple[P
         vocabulary=VocabularyConfig(kind=kind, size=300),
         data=TextConfig(max_tokens=64),
     )
-    return write(path, recipe, tokenizer, model), model
+    return write(path, recipe, tokenizer, random_weights(model)), model
 
 
 def encoder_run(
-    path: Path, config: EncoderConfig, labels: tuple[str, ...] = ()
+    path: Path,
+    config: EncoderConfig,
+    labels: tuple[str, ...] = (),
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> tuple[Path, Any]:
     tokenizer = vocabulary(mask=True)
     model = build_encoder(config, vocabulary=tokenizer.size, seed=1, classes=len(labels))
@@ -134,7 +151,7 @@ def encoder_run(
         data=TextConfig(max_tokens=64),
         labels=LabelsConfig(names=labels),
     )
-    return write(path, recipe, tokenizer, model), model
+    return write(path, recipe, tokenizer, weights or random_weights(model)), model
 
 
 def comes_back(run: Path, out: Path, *, bits: bool = True) -> None:
@@ -173,6 +190,49 @@ def test_a_language_model_is_one_of_transformers(case: str, tmp_path: Path) -> N
     assert theirs.config.model_type == case.split(",", maxsplit=1)[0]
     torch.testing.assert_close(model(IDS), theirs(IDS).logits, **CLOSE)
     comes_back(run, out)
+
+
+@pytest.mark.parametrize("width", [4, 2])
+def test_ntk_scaling_goes_out_as_a_larger_base(width: int, tmp_path: Path) -> None:
+    positions = RotaryConfig(scaling=NTKScalingConfig(factor=3.0))
+    config = DecoderConfig(**LLAMA | {"positions": positions, "d_k": width, "d_v": width})
+    run, model = decoder_run(tmp_path / "run", config)
+    export_run(run, tmp_path / "out", "huggingface")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    torch.testing.assert_close(model(IDS), theirs(IDS).logits, **CLOSE)
+
+
+def with_dropout(config: Any) -> Any:
+    return config.model_copy(update={"dropout": 0.2, "activation_dropout": 0.3})
+
+
+def test_dropouts_that_a_format_has_no_place_for_are_told(tmp_path: Path) -> None:
+    none = "left out: model.{} = {}, which only training uses"
+    activation = none.format("activation_dropout", 0.3)
+    run, _ = decoder_run(tmp_path / "llama", with_dropout(DECODERS["llama"]))
+    notes = export_run(run, tmp_path / "1", "huggingface")
+    assert notes == (none.format("dropout", 0.2), activation)
+    run, _ = decoder_run(tmp_path / "gpt2", with_dropout(DECODERS["gpt2"]))
+    assert export_run(run, tmp_path / "2", "huggingface") == (activation,)
+    run, _ = encoder_run(tmp_path / "bert", with_dropout(BERTS["bare"]))
+    assert export_run(run, tmp_path / "3", "huggingface") == (activation,)
+    run, _ = seq2seq_run(tmp_path / "marian", with_dropout(MARIAN["two-way"]))
+    assert export_run(run, tmp_path / "4", "huggingface") == ()
+
+
+@pytest.mark.parametrize("make", [roberta, distilbert])
+@pytest.mark.parametrize("kind", ["Model", "ForMaskedLM"])
+def test_robertas_and_distilberts_go_out_as_bert(make: Any, kind: str, tmp_path: Path) -> None:
+    size = vocabulary(mask=True).size
+    theirs = make(kind, vocab_size=size, pad_token_id=0, max_position_embeddings=80)
+    found = read(saved(theirs, tmp_path / "theirs"))
+    assert isinstance(found.config, EncoderConfig)
+    run, _ = encoder_run(tmp_path / "run", found.config, weights=found.weights)
+    export_run(run, tmp_path / "out", "huggingface")
+    auto = transformers.AutoModelForMaskedLM if kind == "ForMaskedLM" else transformers.AutoModel
+    again = auto.from_pretrained(tmp_path / "out").eval()
+    assert again.config.model_type == "bert"
+    torch.testing.assert_close(again(IDS)[0], theirs(IDS)[0], **CLOSE)
 
 
 @pytest.mark.parametrize("case", BERTS)
@@ -245,6 +305,43 @@ def test_a_classifier_without_a_pooler_is_refused(tmp_path: Path) -> None:
     run, _ = encoder_run(tmp_path / "run", BERTS["masked"], ("a", "b"))
     with pytest.raises(ModelError, match=r"a classifier with model\.pooler = false"):
         export_run(run, tmp_path / "out", "huggingface")
+
+
+def goes_out(preset: str, format_name: str) -> bool:
+    """Whether a format has a place for the settings of a preset."""
+    recipe, words = load_recipe(preset), vocabulary()
+    config: Any = recipe.model
+    if format_name == "ctranslate2" and isinstance(config, EncoderConfig):
+        return False
+    own: Any = OwnModel(
+        config=config,
+        weights=wanted_weights(config, words.size),  # of no memory
+        source=words,
+        target=words,
+        max_tokens=recipe.data.max_tokens,
+    )
+    try:
+        if format_name == "ctranslate2":
+            ctranslate2.require_expressible(config, words)
+        else:
+            huggingface.written(own)
+    except ModelError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("place", "format_name"), [(2, "huggingface"), (3, "ctranslate2")])
+def test_the_page_says_which_presets_go_out(place: int, format_name: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    section = page.partition("| preset |")[2].partition("\n\n")[0]
+    rows = [line.split("|") for line in section.splitlines()[2:]]
+    told = {
+        name.strip(" `"): not row[place].strip().startswith("no")
+        for row in rows
+        for name in row[1].split(",")
+    }
+    assert {*told} == {*preset_names()}
+    assert told == {name: goes_out(name, format_name) for name in told}
 
 
 def test_an_export_takes_no_place_that_is_taken(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What is damaged, hostile or unknown in a folder from elsewhere is refused, and named."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +160,158 @@ def test_names_of_a_compiled_model_are_read_and_never_written(folder: Path, tmp_
     path = tmp_path / "saved.safetensors"
     path.write_bytes(b"".join(tensor_chunks(model.state_dict())))  # type: ignore[union-attr]
     assert {*read_tensors(path)} == {"0.weight", "0.bias"}
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_weight_with_a_number_that_is_none_is_refused_by_name(value: float, folder: Path) -> None:
+    weights = load_file(folder / SAFE)
+    weights["transformer.h.1.ln_1.bias"][2] = value
+    save_file(weights, folder / SAFE)
+    said = "transformer.h.1.ln_1.bias has NaN or infinity among its numbers"
+    assert said in refused(folder).problem
+
+
+def test_a_weight_too_large_for_float32_is_refused_by_name(folder: Path) -> None:
+    weights = {name: weight.double() for name, weight in load_file(folder / SAFE).items()}
+    weights["transformer.h.0.mlp.c_fc.weight"][1, 1] = -1e39
+    save_file(weights, folder / SAFE)
+    said = "transformer.h.0.mlp.c_fc.weight has numbers that are too large for float32"
+    assert said in refused(folder).problem
+
+
+def test_sparse_weights_are_refused_by_name(folder: Path) -> None:
+    weights = load_file(folder / SAFE)
+    weights["transformer.wpe.weight"] = weights["transformer.wpe.weight"].to_sparse()
+    error = refused(as_pickle(folder, weights), allow_pickle=True)
+    assert "transformer.wpe.weight is sparse" in error.problem
+
+
+def change(path: Path, **changes: Any) -> None:
+    values = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(values | changes))
+
+
+KEYS = ["n_embd", "n_layer", "n_head", "n_inner", "n_positions", "vocab_size"]
+KEYS += ["resid_pdrop", "embd_pdrop", "attn_pdrop", "layer_norm_epsilon"]
+KEYS += ["bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "num_beams"]
+
+
+@pytest.mark.parametrize("value", [2**70, 10**400, -(2**70)])
+@pytest.mark.parametrize("key", KEYS)
+def test_a_number_of_absurd_size_is_refused_by_its_key(
+    key: str, value: int, tmp_path: Path
+) -> None:
+    from weights.foreign.test_t5_and_bart import t5
+
+    path = saved(t5() if key in ("num_beams", "decoder_start_token_id") else gpt2(), tmp_path)
+    (path / "generation_config.json").unlink(missing_ok=True)
+    change(path / "config.json", **{key: value})
+    error = refused(path)
+    assert error.problem.startswith(f"{key} = ")
+    assert error.where == str(path / "config.json")
+
+
+def test_sizes_that_only_together_are_absurd_are_refused(folder: Path) -> None:
+    most = 2**31 - 2
+    change(folder / "config.json", n_embd=most, vocab_size=most, n_inner=most, n_positions=most)
+    assert refused(folder).problem.startswith("its sizes make no weights: ")
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize("key", ["bos_token_id", "eos_token_id", "pad_token_id"])
+@pytest.mark.parametrize("value", ["1", 1.0, True, -1, 31, [1, "2"], [1, 31], {"a": 1}])
+def test_a_control_id_that_is_none_is_refused_by_key_and_file(
+    value: Any, key: str, file: str, folder: Path
+) -> None:
+    change(folder / file, **{key: value})
+    error = refused(folder)
+    assert error.problem.startswith(f"{key} = {json.dumps(value)} can't be honoured, wanted an id")
+    assert error.where == str(folder / file)
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("make", [pipe, Path.mkdir])
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "generation_config.json", SAFE, "tokenizer.json", "tokenizer_config.json"],
+)
+def test_what_is_no_file_is_not_opened(
+    name: str, make: Callable[[Path], None], folder: Path
+) -> None:
+    (folder / name).unlink(missing_ok=True)
+    make(folder / name)
+    error = refused(folder)
+    assert error.problem == "this is no file (a folder, a pipe or the like)"
+    assert error.where == str(folder / name)
+
+
+@pytest.mark.parametrize("make", [pipe, Path.mkdir])
+def test_a_pickle_or_a_shard_that_is_no_file_is_not_opened(
+    make: Callable[[Path], None], folder: Path
+) -> None:
+    as_shards(folder)
+    (folder / "b.safetensors").unlink()
+    make(folder / "b.safetensors")
+    assert refused(folder).where == str(folder / "b.safetensors")
+    (folder / f"{SAFE}.index.json").unlink()
+    make(folder / "pytorch_model.bin")
+    assert refused(folder, allow_pickle=True).where == str(folder / "pytorch_model.bin")
+
+
+def test_a_table_of_other_things_than_names_is_refused(folder: Path) -> None:
+    weights = load_file(folder / SAFE)
+    as_pickle(folder, {**weights, 3: torch.zeros(2)})
+    assert refused(folder, allow_pickle=True).problem == "wanted names of weights, found 3"
+    torch.save({"state_dict": {("a", 1): torch.zeros(2)}}, folder / "pytorch_model.bin")
+    assert "found ('a', 1)" in refused(folder, allow_pickle=True).problem
+
+
+def test_an_error_without_words_has_some_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pickle
+
+    as_pickle(folder, load_file(folder / SAFE))
+    for kind in (pickle.UnpicklingError, EOFError):
+
+        def fail(*_: Any, kind: type[Exception] = kind, **__: Any) -> None:
+            raise kind
+
+        monkeypatch.setattr(torch, "load", fail)
+        problem = refused(folder, allow_pickle=True).problem
+        assert "(it says no more)" in problem or "(EOFError)" in problem
+
+
+def test_a_mark_of_the_encoding_is_passed_over(folder: Path) -> None:
+    wanted = read(folder).config
+    text = (folder / "config.json").read_bytes()
+    (folder / "config.json").write_bytes(b"\xef\xbb\xbf" + text)
+    assert read(folder).config == wanted
+
+
+@pytest.mark.parametrize("depth", [150, 900, 100_000])
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "config.json"])
+def test_tables_nested_too_deep_are_refused(name: str, depth: int, folder: Path) -> None:
+    (folder / name).write_text(
+        '{"model_type": "gpt2", "model": {}, "deep": ' + "[" * depth + "]" * depth + "}"
+    )
+    error = refused(folder)
+    assert "nested too deep" in error.problem or "recursion" in error.problem
+    assert error.where == str(folder / name)
+
+
+def test_what_changes_a_text_and_is_not_taken_over_is_told(folder: Path) -> None:
+    path = folder / "generation_config.json"
+    silent = {"temperature": 0.5, "bad_words_ids": [[0]], "forced_eos_token_id": 1, "min_length": 0}
+    change(path, eos_token_id=1, pad_token_id=0, **silent)
+    assert read(folder).notes == ()
+    change(path, bad_words_ids=[[0], [5, 6]], suppress_tokens=[7], forced_bos_token_id=3)
+    change(path, forced_eos_token_id=4, do_sample=True, top_p=0.9)
+    assert read(folder).notes == (
+        "forced_bos_token_id = 3 is not forced here: start a search with it by id",
+        "left out of how it is generated from: bad_words_ids = [[0], [5, 6]], "
+        "forced_eos_token_id = 4, suppress_tokens = [7], temperature = 0.5, top_p = 0.9",
+    )

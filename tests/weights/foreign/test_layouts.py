@@ -57,6 +57,85 @@ def test_weights_come_back_from_a_layout_to_the_bit(
     assert all(torch.equal(found.weights[n], w) for n, w in model.state_dict().items())
 
 
+def layout_folder(path: Path, kind: str) -> Path:
+    """Weights in one of the layouts, and the settings that they need."""
+    layouts = {one.FAMILY.types[0]: one for one in (torch_transformer, opennmt, joeynmt)}
+    config = TransformerConfig(**SHAPE, norm_position="pre")
+    weights = send(layouts[kind].table(config), shuffled_ours(config).state_dict())
+    save_file(weights, told(path, kind, norm_position="pre") / "model.safetensors")
+    return path
+
+
+OPENNMT = """
+encoder.embeddings.make_embedding.emb_luts.0.weight decoder.embeddings.make_embedding.emb_luts.0.weight
+encoder.transformer.0.self_attn.linear_keys.weight encoder.transformer.0.self_attn.linear_keys.bias
+encoder.transformer.0.self_attn.linear_values.weight encoder.transformer.0.self_attn.linear_values.bias
+encoder.transformer.0.self_attn.linear_query.weight encoder.transformer.0.self_attn.linear_query.bias
+encoder.transformer.0.self_attn.final_linear.weight encoder.transformer.0.self_attn.final_linear.bias
+encoder.transformer.0.feed_forward.w_1.weight encoder.transformer.0.feed_forward.w_1.bias
+encoder.transformer.0.feed_forward.w_2.weight encoder.transformer.0.feed_forward.w_2.bias
+encoder.transformer.0.feed_forward.layer_norm.weight encoder.transformer.0.feed_forward.layer_norm.bias
+encoder.transformer.0.layer_norm.weight encoder.transformer.0.layer_norm.bias
+encoder.layer_norm.weight encoder.layer_norm.bias
+decoder.layer_norm.weight decoder.layer_norm.bias
+decoder.transformer_layers.0.self_attn.linear_keys.weight decoder.transformer_layers.0.self_attn.linear_keys.bias
+decoder.transformer_layers.0.self_attn.linear_values.weight decoder.transformer_layers.0.self_attn.linear_values.bias
+decoder.transformer_layers.0.self_attn.linear_query.weight decoder.transformer_layers.0.self_attn.linear_query.bias
+decoder.transformer_layers.0.self_attn.final_linear.weight decoder.transformer_layers.0.self_attn.final_linear.bias
+decoder.transformer_layers.0.feed_forward.w_1.weight decoder.transformer_layers.0.feed_forward.w_1.bias
+decoder.transformer_layers.0.feed_forward.w_2.weight decoder.transformer_layers.0.feed_forward.w_2.bias
+decoder.transformer_layers.0.feed_forward.layer_norm.weight decoder.transformer_layers.0.feed_forward.layer_norm.bias
+decoder.transformer_layers.0.layer_norm_1.weight decoder.transformer_layers.0.layer_norm_1.bias
+decoder.transformer_layers.0.context_attn.linear_keys.weight decoder.transformer_layers.0.context_attn.linear_keys.bias
+decoder.transformer_layers.0.context_attn.linear_values.weight decoder.transformer_layers.0.context_attn.linear_values.bias
+decoder.transformer_layers.0.context_attn.linear_query.weight decoder.transformer_layers.0.context_attn.linear_query.bias
+decoder.transformer_layers.0.context_attn.final_linear.weight decoder.transformer_layers.0.context_attn.final_linear.bias
+decoder.transformer_layers.0.layer_norm_2.weight decoder.transformer_layers.0.layer_norm_2.bias
+generator.0.weight generator.0.bias
+"""  # noqa: E501
+JOEYNMT = """
+src_embed.lut.weight trg_embed.lut.weight
+encoder.layers.0.layer_norm.weight encoder.layers.0.layer_norm.bias
+encoder.layers.0.src_src_att.k_layer.weight encoder.layers.0.src_src_att.k_layer.bias
+encoder.layers.0.src_src_att.v_layer.weight encoder.layers.0.src_src_att.v_layer.bias
+encoder.layers.0.src_src_att.q_layer.weight encoder.layers.0.src_src_att.q_layer.bias
+encoder.layers.0.src_src_att.output_layer.weight encoder.layers.0.src_src_att.output_layer.bias
+encoder.layers.0.feed_forward.layer_norm.weight encoder.layers.0.feed_forward.layer_norm.bias
+encoder.layers.0.feed_forward.pwff_layer.0.weight encoder.layers.0.feed_forward.pwff_layer.0.bias
+encoder.layers.0.feed_forward.pwff_layer.3.weight encoder.layers.0.feed_forward.pwff_layer.3.bias
+encoder.layer_norm.weight encoder.layer_norm.bias
+decoder.layers.0.trg_trg_att.k_layer.weight decoder.layers.0.trg_trg_att.k_layer.bias
+decoder.layers.0.trg_trg_att.v_layer.weight decoder.layers.0.trg_trg_att.v_layer.bias
+decoder.layers.0.trg_trg_att.q_layer.weight decoder.layers.0.trg_trg_att.q_layer.bias
+decoder.layers.0.trg_trg_att.output_layer.weight decoder.layers.0.trg_trg_att.output_layer.bias
+decoder.layers.0.src_trg_att.k_layer.weight decoder.layers.0.src_trg_att.k_layer.bias
+decoder.layers.0.src_trg_att.v_layer.weight decoder.layers.0.src_trg_att.v_layer.bias
+decoder.layers.0.src_trg_att.q_layer.weight decoder.layers.0.src_trg_att.q_layer.bias
+decoder.layers.0.src_trg_att.output_layer.weight decoder.layers.0.src_trg_att.output_layer.bias
+decoder.layers.0.feed_forward.layer_norm.weight decoder.layers.0.feed_forward.layer_norm.bias
+decoder.layers.0.feed_forward.pwff_layer.0.weight decoder.layers.0.feed_forward.pwff_layer.0.bias
+decoder.layers.0.feed_forward.pwff_layer.3.weight decoder.layers.0.feed_forward.pwff_layer.3.bias
+decoder.layers.0.x_layer_norm.weight decoder.layers.0.x_layer_norm.bias
+decoder.layers.0.dec_layer_norm.weight decoder.layers.0.dec_layer_norm.bias
+decoder.layer_norm.weight decoder.layer_norm.bias
+decoder.output_layer.weight
+"""
+
+
+@pytest.mark.parametrize(
+    ("layout", "names", "bias"), [(opennmt, OPENNMT, True), (joeynmt, JOEYNMT, False)]
+)
+def test_the_names_are_those_that_the_program_writes(
+    layout: ModuleType, names: str, bias: bool
+) -> None:
+    config = TransformerConfig(
+        **SHAPE | {"encoder_layers": 1}, norm_position="pre", tying="none", output_bias=bias
+    )
+    assert sorted(send(layout.table(config), shuffled_ours(config).state_dict())) == sorted(
+        names.split()
+    )
+
+
 def shuffled_ours(config: TransformerConfig) -> nn.Module:
     model = build_model(config, source_vocabulary=15, target_vocabulary=15, seed=1)
     for parameter in model.parameters():

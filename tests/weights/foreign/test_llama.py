@@ -108,6 +108,21 @@ def rewrite(path: Path, **changes: Any) -> None:
     (path / "config.json").write_text(json.dumps(kept))
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("mistral", {}), ("qwen2", {"use_sliding_window": True, "max_window_layers": 1})],
+)
+def test_a_window_that_is_left_out_is_the_one_that_transformers_has(
+    kind: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    path = saved(model_of(kind, **settings), tmp_path)
+    rewrite(path, layer_types=...)
+    wanted = transformers.AutoConfig.from_pretrained(path).sliding_window
+    rewrite(path, sliding_window=...)
+    assert transformers.AutoConfig.from_pretrained(path).sliding_window == wanted
+    assert read(path).config.window == wanted  # type: ignore[union-attr]
+
+
 def test_phases_are_read_as_older_files_say_them(tmp_path: Path) -> None:
     theirs = model_of("llama", rope_parameters=YARN | {"original_max_position_embeddings": 16})
     path = saved(theirs, tmp_path)

@@ -6,11 +6,11 @@ from regard.models.config import TransformerConfig
 from regard.nn.config import LayerNormConfig, LearnedConfig
 from regard.weights.foreign import transformers_seq2seq as common
 from regard.weights.foreign.folder import ForeignFolder
-from regard.weights.foreign.keys import Keys, token
+from regard.weights.foreign.keys import Keys
 from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import ACTIVATIONS, wanted_weights
 from regard.weights.foreign.table import Row, WithoutFirst, bring, kinds, same
-from regard.weights.foreign.vocabulary import seq2seq_vocabulary
+from regard.weights.foreign.vocabulary import notes_of_ends, seq2seq_vocabulary
 
 _OFFSET: Final = 2
 
@@ -79,11 +79,6 @@ def read(folder: ForeignFolder) -> ForeignModel:
         skipped=[*([] if output_bias else [common.BIAS]), *common.unused(tying)],
         where=folder.where,
     )
-    notes = []
-    if (forced := token(folder.generation(), "forced_bos_token_id")) is not None:
-        notes.append(
-            f"forced_bos_token_id = {forced} is not forced here: start a search with it by id"
-        )
     return ForeignModel(
         family="seq2seq",
         config=config,
@@ -92,8 +87,12 @@ def read(folder: ForeignFolder) -> ForeignModel:
         origin=f"BART of {folder.where}",
         max_tokens=longest - 2,
         decoding=folder.search(),
-        notes=(*notes, *weights.notes()),
+        notes=(*notes_of_ends(folder), *weights.notes()),
     )
 
 
-FAMILY: Final = Family(("bart",), read)
+FAMILY: Final = Family(
+    ("bart",),
+    read,
+    ("BartForConditionalGeneration", "BartModel"),
+)

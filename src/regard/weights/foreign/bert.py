@@ -5,7 +5,7 @@ from typing import Final
 from regard.models.config import EncoderConfig
 from regard.nn.config import LayerNormConfig, LearnedConfig
 from regard.weights.foreign.folder import ForeignFolder, ForeignWeights
-from regard.weights.foreign.keys import Keys, labels, token
+from regard.weights.foreign.keys import Keys, labels
 from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import (
     ACTIVATIONS,
@@ -31,6 +31,11 @@ from regard.weights.foreign.vocabulary import (
 
 BERT: Final = ("bert",)
 ROBERTA: Final = ("roberta", "xlm-roberta", "camembert")
+_TASKS: Final = ("Model", "ForMaskedLM", "ForSequenceClassification")
+_ARCHITECTURES: Final = (
+    "BertForPreTraining",
+    *(name + task for name in ("Bert", "Roberta", "XLMRoberta", "Camembert") for task in _TASKS),
+)
 
 WORDS: Final = "embeddings.word_embeddings.weight"
 _SETTLED_ACTIVATION: Final = "gelu, which the head that fills in tokens has here"
@@ -165,7 +170,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
 def _read_roberta(folder: ForeignFolder) -> ForeignModel:
     """The same with positions that begin after the padding's id, and other heads."""
     weights, notes = _modern(folder.read().without_prefix("roberta.")), []
-    padding = token(folder.values, "pad_token_id")
+    padding = folder.token("pad_token_id", folder.keys().whole("vocab_size", 30522), of_model=True)
     offset = 2 if padding is None else padding + 1
     classifies = "classifier.out_proj.weight" in weights
     if classifies and weights.has("pooler."):
@@ -246,4 +251,8 @@ def _modern(weights: ForeignWeights) -> ForeignWeights:
     )
 
 
-FAMILY: Final = Family((*BERT, *ROBERTA), read)
+FAMILY: Final = Family(
+    (*BERT, *ROBERTA),
+    read,
+    _ARCHITECTURES,
+)

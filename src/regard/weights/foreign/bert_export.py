@@ -77,4 +77,8 @@ def _expressible(config: EncoderConfig, classes: int) -> list[tuple[bool, str]]:
         (not config.embedding_scale, "model.embedding_scale = true"),
         (config.embedding_norm, "model.embedding_norm = false"),
         (config.pooler or not classes, "a classifier with model.pooler = false"),
+        (
+            config.classifier_pooling == "cls" or not classes,
+            'a classifier with model.classifier_pooling = "mean"',
+        ),
     ]

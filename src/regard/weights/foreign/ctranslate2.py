@@ -80,7 +80,7 @@ def export(model: OwnModel[Any], out: Path) -> None:
             "for CTranslate2 regard writes translators and language models, and this is an encoder",
             hint="Use --format huggingface.",
         )
-    _refuse(model.config, model.source)
+    require_expressible(model.config, model.source)
     specs = _library()
     if out.exists():
         raise CheckpointError(
@@ -126,7 +126,7 @@ def _library() -> "ModuleType":
     return specs
 
 
-def _refuse(config: Config, source: Vocabulary) -> None:
+def require_expressible(config: Config, source: Vocabulary) -> None:
     """Refuse what CTranslate2 has no place for.
 
     Raises:

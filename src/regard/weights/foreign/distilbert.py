@@ -117,4 +117,12 @@ def read(folder: ForeignFolder) -> ForeignModel:
     )
 
 
-FAMILY: Final = Family(("distilbert",), read)
+FAMILY: Final = Family(
+    ("distilbert",),
+    read,
+    (
+        "DistilBertModel",
+        "DistilBertForMaskedLM",
+        "DistilBertForSequenceClassification",
+    ),
+)

@@ -1,6 +1,7 @@
 """Which family a checkpoint is of, and the file that reads it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from regard.weights.foreign import (
     torch_transformer,
 )
 from regard.weights.foreign.folder import ForeignFolder
+from regard.weights.foreign.generation import notes_of_generation
 from regard.weights.foreign.marian_binary import is_marian_binary
 from regard.weights.foreign.model import Family, ForeignModel
 
@@ -72,10 +74,18 @@ def read(
             where=folder.where,
             hint="" if folder.kind else "Say which it is with --from.",
         )
+    family = _BY_TYPE[folder.kind]
+    keys = folder.keys()
+    if any(name not in family.architectures for name in keys.texts("architectures")):
+        wanted = f"one of {', '.join(family.architectures)}" if family.architectures else "none"
+        keys.refuse("architectures", wanted)
     try:
-        return _BY_TYPE[folder.kind].read(folder)
+        model = family.read(folder)
     except ValidationError as error:
         raise CheckpointError(_mistakes(error), where=folder.where) from None
+    if model.family == "encoder":
+        return model
+    return replace(model, notes=(*model.notes, *notes_of_generation(folder, model)))
 
 
 def _mistakes(error: ValidationError) -> str:

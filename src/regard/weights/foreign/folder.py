@@ -10,6 +10,7 @@ import torch
 
 from regard.errors import CheckpointError, RunFolderError
 from regard.shapes import Tensor
+from regard.text.foreign import too_deep
 from regard.weights.foreign.keys import Keys
 from regard.weights.foreign.table import unwrapped
 from regard.weights.tensors import read_tensors
@@ -54,16 +55,36 @@ class ForeignFolder:
         """The settings, to be asked for key by key."""
         return Keys(self.values, str(self.path / CONFIG))
 
-    @property
-    def architecture(self) -> str:
-        """The class that wrote it, such as "MarianMTModel"; "" where it doesn't say."""
-        names = self.values.get("architectures")
-        return str(names[0]) if isinstance(names, list) and len(names) == 1 else ""
-
     def generation(self) -> Mapping[str, Any]:
         """How it is to be generated from: generation_config.json, or else config.json."""
-        path = self.path / _GENERATION
-        return {**self.values, **(read_json(path) if path.exists() else {})}
+        return {**self.values, **self._generation()}
+
+    def tokens(self, name: str, size: int, *, of_model: bool = False) -> tuple[int, ...]:
+        """All ids of a control token, as generation_config.json or else config.json says.
+
+        Args:
+            name: the key.
+            size: how many ids there are.
+            of_model: ask config.json alone.
+
+        Raises:
+            CheckpointError: there are no such ids; the key and its file are named.
+        """
+        generation = {} if of_model else self._generation()
+        for file, values in ((CONFIG, self.values), (_GENERATION, generation)):
+            if not all(type(one) is int and 0 <= one < size for one in _ids(values.get(name))):
+                Keys(values, str(self.path / file)).refuse(
+                    name, f"an id from 0 to {size - 1:,}, or several"
+                )
+        return tuple(_ids({**self.values, **generation}.get(name)))
+
+    def token(self, name: str, size: int, *, of_model: bool = False) -> int | None:
+        """The same; the first, where there are several.
+
+        Raises:
+            CheckpointError: as `tokens`.
+        """
+        return next(iter(self.tokens(name, size, of_model=of_model)), None)
 
     def search(self) -> dict[str, int]:
         """How wide it is to be searched, by the key of our config; empty where it doesn't say.
@@ -71,8 +92,7 @@ class ForeignFolder:
         Raises:
             CheckpointError: `num_beams` is no whole number from 1 on.
         """
-        own = self.path / _GENERATION
-        name = _GENERATION if own.exists() and "num_beams" in read_json(own) else CONFIG
+        name = _GENERATION if "num_beams" in self._generation() else CONFIG
         keys = Keys(self.generation(), str(self.path / name))
         if "num_beams" not in keys:
             return {}
@@ -88,7 +108,7 @@ class ForeignFolder:
             CheckpointError: there are none, or a file is missing, damaged or unsafe.
         """
         names = (_SAFE, f"{_SAFE}.index.json", _PICKLED, f"{_PICKLED}.index.json")
-        found = [name for name in names if (self.path / name).exists()]
+        found = [name for name in names if present(self.path / name)]
         # What training programs leave: one file, by whatever name.
         found = found or sorted(path.name for end in _ENDINGS for path in self.path.glob(end))
         if not found:
@@ -110,8 +130,12 @@ class ForeignFolder:
             weights |= read_weights(file, allow_pickle=self._allow_pickle)
         return ForeignWeights(unwrapped(weights), self.where)
 
+    def _generation(self) -> Mapping[str, Any]:
+        path = self.path / _GENERATION
+        return read_json(path) if present(path) else {}
+
     def _settings(self) -> Mapping[str, Any]:
-        if not (self.path / CONFIG).exists():
+        if not present(self.path / CONFIG):
             raise CheckpointError(
                 f"the folder has no {CONFIG}",
                 where=self.where,
@@ -187,20 +211,38 @@ class ForeignWeights(dict[str, Tensor]):
         return (f"its {' and '.join(names)} weights are float32 here",) if names else ()
 
 
+def present(path: Path) -> bool:
+    """Whether there is a file.
+
+    Raises:
+        CheckpointError: there is something else in its place, which is not to be opened.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise CheckpointError("this is no file (a folder, a pipe or the like)", where=str(path))
+        return path.exists()
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}", where=str(path)) from None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The table that a JSON file holds.
 
     Raises:
         CheckpointError: it can't be read, or holds something else.
     """
+    present(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        # Some editors put a mark of the encoding before all else.
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise CheckpointError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"not valid JSON: {error}", where=str(path)) from None
     if not isinstance(value, dict):
         raise CheckpointError(f"wanted a table, found {type(value).__name__}", where=str(path))
+    if too_deep(value):
+        raise CheckpointError("its tables are nested too deep", where=str(path))
     return value
 
 
@@ -211,6 +253,7 @@ def read_weights(path: Path, *, allow_pickle: bool = False) -> dict[str, Tensor]
         CheckpointError: it is missing, damaged, holds other things, or may not be opened.
     """
     if path.suffix == ".safetensors":
+        present(path)
         try:
             return read_tensors(path)
         except RunFolderError as error:
@@ -227,6 +270,8 @@ def read_weights(path: Path, *, allow_pickle: bool = False) -> dict[str, Tensor]
             apart = head if isinstance(head, dict) and _is_weights(head) else {}
             values = {**inner, **{f"generator.{part}": weight for part, weight in apart.items()}}
             break
+    if others := [name for name in values if not isinstance(name, str)]:
+        raise CheckpointError(f"wanted names of weights, found {others[0]!r:.80}", where=str(path))
     weights = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     if not weights or len(weights) != len(values):
         others = [str(name) for name in values if name not in weights]
@@ -237,14 +282,14 @@ def read_weights(path: Path, *, allow_pickle: bool = False) -> dict[str, Tensor]
     return weights
 
 
-def read_pickled(path: Path, *, allow_pickle: bool) -> dict[str, Any]:
+def read_pickled(path: Path, *, allow_pickle: bool) -> dict[Any, Any]:
     """What torch.save wrote, by torch's weights-only loader, which runs no code of the file.
 
     Raises:
         CheckpointError: it is not allowed, or the file is missing, damaged or holds more than
             tensors and plain values.
     """
-    if not path.exists():
+    if not present(path):
         raise CheckpointError("the file is missing", where=str(path))
     if not allow_pickle:
         raise CheckpointError("this file is a pickle", where=str(path), hint=_UNPICKLE)
@@ -253,7 +298,7 @@ def read_pickled(path: Path, *, allow_pickle: bool) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except pickle.UnpicklingError as error:
-        reason = str(error).strip().splitlines()[-1]
+        reason = (str(error).strip() or "it says no more").splitlines()[-1]
         raise CheckpointError(
             f"torch's weights-only loader refuses it ({reason})",
             where=str(path),
@@ -261,7 +306,8 @@ def read_pickled(path: Path, *, allow_pickle: bool) -> dict[str, Any]:
         ) from None
     except Exception as error:
         raise CheckpointError(
-            f"this is not a whole file of torch.save ({error})", where=str(path)
+            f"this is not a whole file of torch.save ({str(error) or type(error).__name__})",
+            where=str(path),
         ) from None
     if not isinstance(values, dict):
         raise CheckpointError(
@@ -270,5 +316,10 @@ def read_pickled(path: Path, *, allow_pickle: bool) -> dict[str, Any]:
     return values
 
 
-def _is_weights(values: Mapping[str, Any]) -> bool:
+def _ids(value: Any) -> list[Any]:  # noqa: ANN401 - whatever JSON holds
+    """What a key says of ids, of which there may be one, several, or none."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _is_weights(values: Mapping[Any, Any]) -> bool:
     return all(isinstance(value, Tensor) for value in values.values())

@@ -10,6 +10,7 @@ from regard.weights.foreign.model import Family, ForeignModel, OwnModel, Written
 from regard.weights.foreign.parts import (
     ACTIVATION_NAMES,
     ACTIVATIONS,
+    ends,
     left_out,
     plain_layers,
     require,
@@ -135,7 +136,7 @@ def write(model: OwnModel[DecoderConfig]) -> Written:
         "scale_attn_weights": config.attention_scale is None,
         "tie_word_embeddings": config.tied,
         "bos_token_id": control.start_id,
-        "eos_token_id": control.eos_id,
+        "eos_token_id": ends(control),
         "pad_token_id": control.pad_id,
     }
     notes = left_out(activation_dropout=config.activation_dropout)
@@ -161,4 +162,8 @@ def _expressible(config: DecoderConfig) -> list[tuple[bool, str]]:
     ]
 
 
-FAMILY: Final = Family(("gpt2",), read)
+FAMILY: Final = Family(
+    ("gpt2",),
+    read,
+    ("GPT2LMHeadModel", "GPT2Model"),
+)

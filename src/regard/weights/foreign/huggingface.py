@@ -32,11 +32,11 @@ def write(model: OwnModel[ModelConfig], out: Path) -> Written:
         CheckpointError: there is something at `out` already.
         RunFolderError: it can't be written.
     """
-    written = _written(model)
-    files: dict[str, Any] = {"config.json": _json({**written.values, "dtype": "float32"})}
-    if written.generation:
-        files["generation_config.json"] = _json(written.generation)
-    kind = str(written.values["model_type"])
+    made = written(model)
+    files: dict[str, Any] = {"config.json": _json({**made.values, "dtype": "float32"})}
+    if made.generation:
+        files["generation_config.json"] = _json(made.generation)
+    kind = str(made.values["model_type"])
     files |= tokenizer_files(model, kind)
     if out.exists():
         raise CheckpointError(
@@ -48,15 +48,20 @@ def write(model: OwnModel[ModelConfig], out: Path) -> Written:
         for name, data in files.items():
             (aside / name).parent.mkdir(exist_ok=True)
             write_file(aside / name, data)
-        write_file(aside / "model.safetensors", tensor_chunks(written.weights, _MADE_BY))
+        write_file(aside / "model.safetensors", tensor_chunks(made.weights, _MADE_BY))
         sync_folder(aside)
         rename(aside, out)
     finally:
         remove(aside)
-    return written
+    return made
 
 
-def _written(model: OwnModel[ModelConfig]) -> Written:
+def written(model: OwnModel[ModelConfig]) -> Written:
+    """A model in the names of the family that has a place for it.
+
+    Raises:
+        ModelError: none has; the settings that are in the way are named.
+    """
     config = model.config
     match config:
         case TransformerConfig():

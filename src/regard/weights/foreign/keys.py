@@ -27,6 +27,7 @@ _WITHOUT_EFFECT: Final = (
     "use_bfloat16 use_cache "
 )
 MOST_LAYERS: Final = 1000
+_MOST: Final = 2**31 - 1
 # What must have the first of these values, or be left out: with another the model is another.
 _SETTLED: Final[Values] = {
     "add_cross_attention": False,
@@ -66,6 +67,8 @@ class Keys:
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             self.refuse(name, "a whole number of 0 or more")
+        if value > _MOST:
+            self.refuse(name, f"at most {_MOST:,}")
         return value
 
     def layers(self, name: str, default: int) -> int:
@@ -80,6 +83,8 @@ class Keys:
         value = self._value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             self.refuse(name, "a number")
+        if not abs(value) <= _MOST:  # what is no number (NaN) is not
+            self.refuse(name, f"a number of at most {_MOST:,}")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -96,9 +101,12 @@ class Keys:
             self.refuse(name, "a text")
         return value
 
-    def name(self, name: str) -> str:
-        """What a key stands for, as a text whatever it is; the key itself where it is left out."""
-        return str(self._value(name, name))
+    def content(self, name: str) -> str:
+        """A token's name, which may be in a table with more of it; empty where it is left out."""
+        value = self._value(name, "")
+        return (
+            self.table(name).text("content", "") if isinstance(value, dict) else self.text(name, "")
+        )
 
     def texts(self, name: str) -> list[str]:
         """A list of texts, empty where it is left out."""
@@ -114,6 +122,12 @@ class Keys:
             self.refuse(name, "a table")
         return Keys(value, self.where, f"{self._table}{name}.")
 
+    def entries(self, name: str) -> Values:
+        """All that a table in it says, empty where it is left out."""
+        self.table(name)
+        value: Values = self._value(name, {})
+        return value
+
     def one_of(self, name: str, choices: Mapping[str, Any], default: str | None = None) -> Any:  # noqa: ANN401 - whatever they stand for
         """What a text stands for, of those that are known."""
         value = self.text(name, default)
@@ -125,7 +139,7 @@ class Keys:
         """Refuse a key that has another value than those, left out and null excepted."""
         value = self._value(name, allowed[0])
         if not any(type(value) is type(one) and value == one for one in allowed):
-            self.refuse(name, " or ".join(_shown(one) for one in allowed))
+            self.refuse(name, " or ".join(shown(one) for one in allowed))
 
     def without_effect(self, *names: str) -> None:
         """Pass over keys that change nothing of what the model computes when it is used."""
@@ -152,7 +166,7 @@ class Keys:
         ]
         if unknown:
             found = ", ".join(
-                f"{self._table}{name} = {_shown(self._values[name])}" for name in unknown
+                f"{self._table}{name} = {shown(self._values[name])}" for name in unknown
             )
             raise CheckpointError(
                 f"regard does not know what this changes of the model: {found}",
@@ -169,7 +183,7 @@ class Keys:
         if name not in self._values:
             problem = f"{self._table}{name} is missing, wanted {wanted}"
         else:
-            found = _shown(self._values[name])
+            found = shown(self._values[name])
             problem = f"{self._table}{name} = {found} can't be honoured, wanted {wanted}"
         raise CheckpointError(problem, where=self.where)
 
@@ -179,20 +193,12 @@ class Keys:
         return default if value is None else value
 
 
-def token(values: Values, name: str) -> int | None:
-    """The id of a control token in a config.json; the first, where there are several."""
-    value = values.get(name)
-    if isinstance(value, list) and value:
-        value = value[0]
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def labels(keys: Keys, classes: int) -> tuple[str, ...]:
     """The names of a classifier's classes, by `id2label` or else their numbers.
 
     Raises:
         CheckpointError: it tells numbers or several labels of a text, not one class of it, or
-            two classes have one name.
+            its classes have not one good name each.
     """
     keys.settled("problem_type", None, "single_label_classification")
     if classes == 1:
@@ -200,14 +206,28 @@ def labels(keys: Keys, classes: int) -> tuple[str, ...]:
             "its classifier has one output, which is a number and no class: wanted 2 or more",
             where=keys.where,
         )
-    named = keys.table("id2label")
-    names = tuple(named.name(str(number)) for number in range(classes))
+    numbers = [str(number) for number in range(classes)]
+    named = keys.entries("id2label") or dict(zip(numbers, numbers, strict=True))
+    if {*named} != {*numbers}:
+        keys.refuse("id2label", f"a name for each of 0 to {classes - 1}, its classifier's rows")
+    names = tuple(str(named[number]) for number in numbers)
     if len({*names}) < len(names):
         keys.refuse("id2label", "a name of its own for each class")
+    if any(not name.strip() or {*name} & {*"\t\n\r"} for name in names):
+        keys.refuse("id2label", "names that are not empty, and without tabs and line breaks")
+    _agrees(keys, names)
     return names
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+def _agrees(keys: Keys, names: tuple[str, ...]) -> None:
+    """Refuse a label2id that contradicts id2label; what transformers makes up says nothing."""
+    for name, number in keys.entries("label2id").items():
+        made_up = name == f"LABEL_{number}"
+        if not made_up and str(number) not in {str(i) for i, n in enumerate(names) if n == name}:
+            keys.refuse("label2id", "the same numbers and names as in id2label")
+
+
+def shown(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
     """A value as JSON has it, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -12,6 +12,7 @@ from regard.weights.foreign.parts import (
     ACTIVATION_NAMES,
     GATED_ACTIVATIONS,
     attention_sizes,
+    ends,
     left_out,
     require,
     wanted_weights,
@@ -175,7 +176,7 @@ def write(model: OwnModel[DecoderConfig]) -> Written:
         "rope_parameters": rope_parameters(positions, config.key_dim),
         "tie_word_embeddings": config.tied,
         "bos_token_id": control.start_id,
-        "eos_token_id": control.eos_id,
+        "eos_token_id": ends(control),
         "pad_token_id": control.pad_id,
     }
     match kind:
@@ -272,4 +273,14 @@ def _expressible(config: DecoderConfig, kind: str) -> list[tuple[bool, str]]:
     ]
 
 
-FAMILY: Final = Family(("llama", "mistral", "qwen2"), read)
+FAMILY: Final = Family(
+    ("llama", "mistral", "qwen2"),
+    read,
+    (
+        *_CLASSES.values(),
+        "LLaMAForCausalLM",
+        "LlamaModel",
+        "MistralModel",
+        "Qwen2Model",
+    ),
+)

@@ -1,5 +1,6 @@
 """Marian and OPUS-MT models as transformers keeps them (MarianMTModel)."""
 
+from itertools import product
 from typing import Any, Final
 
 import torch
@@ -7,6 +8,7 @@ import torch
 from regard.models.config import TransformerConfig
 from regard.nn.config import LayerNormConfig, SinusoidalConfig
 from regard.shapes import Tensor
+from regard.text.vocabulary import never_generated
 from regard.weights.foreign import transformers_seq2seq as common
 from regard.weights.foreign.folder import ForeignFolder
 from regard.weights.foreign.keys import Keys
@@ -19,23 +21,10 @@ from regard.weights.foreign.parts import (
     wanted_weights,
 )
 from regard.weights.foreign.table import Row, bring, send
-from regard.weights.foreign.vocabulary import seq2seq_vocabulary, two_sides
+from regard.weights.foreign.vocabulary import notes_of_ends, seq2seq_vocabulary, two_sides
 
 EXPORTS: Final = "Marian"
 _EPS: Final = 1e-5  # its norms have no setting for it
-# The axis of our weights that runs along the model's width, by the end of their names.
-_ALONG_WIDTH: Final = {
-    "embedding.weight": (1,),
-    "projection.weight": (1,),
-    "attention.input.weight": (1,),
-    "attention.output.weight": (0,),
-    "attention.output.bias": (0,),
-    "feed_forward.input.weight": (1,),
-    "feed_forward.output.weight": (0,),
-    "feed_forward.output.bias": (0,),
-    "norm.weight": (0,),
-    "norm.bias": (0,),
-}
 
 
 def table(config: TransformerConfig, source: str, target: str) -> list[Row]:
@@ -109,7 +98,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
         origin=f"Marian of {folder.where}",
         max_tokens=longest - 1,
         decoding=folder.search(),
-        notes=weights.notes(),
+        notes=(*notes_of_ends(folder), *weights.notes()),
     )
 
 
@@ -126,7 +115,7 @@ def write(model: OwnModel[TransformerConfig]) -> Written:
     require(EXPORTS, *_expressible(config))
     weights = dict(model.weights)
     if isinstance(config.positions, SinusoidalConfig) and config.positions.layout != "halves":
-        weights = _sines_first(weights, config.d_model)
+        weights = _sines_first(weights, config)
     shared = config.tying == "three_way"
     names = (common.SHARED, "") if shared else (common.SOURCE, common.TARGET)
     sent = send(table(config, *names), weights)
@@ -159,27 +148,40 @@ def write(model: OwnModel[TransformerConfig]) -> Written:
         "decoder_start_token_id": target.start_id,
         "forced_eos_token_id": target.eos_id,
     }
-    never = sorted({target.pad_id, target.start_id} - {target.eos_id})
     generation = {
         "pad_token_id": target.pad_id,
         "eos_token_id": target.eos_id,
         "decoder_start_token_id": target.start_id,
         "forced_eos_token_id": target.eos_id,
-        "bad_words_ids": [[number] for number in never],
+        "bad_words_ids": [[number] for number in never_generated(target)],
         "num_beams": model.beam,
         "max_length": model.max_tokens + 1,
     }
     return Written(values, sent, generation)
 
 
-def _sines_first(weights: dict[str, Tensor], width: int) -> dict[str, Tensor]:
+def _sines_first(weights: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
     """The same model with the even dimensions of its width before the odd ones."""
+    width = config.d_model
     order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
-    moved = {}
-    for name, weight in weights.items():
-        axes = [axis for end, found in _ALONG_WIDTH.items() if name.endswith(end) for axis in found]
-        moved[name] = weight.index_select(axes[0], order) if axes else weight
-    return moved
+    axes = _along_width(config)
+    return {
+        name: weight.index_select(axes[name], order) if name in axes else weight
+        for name, weight in weights.items()
+    }
+
+
+def _along_width(config: TransformerConfig) -> dict[str, int]:
+    """The axis that runs along the model's width, of all weights that have one."""
+    axes = {f"{name}.weight": 1 for name in ("source_embedding", "target_embedding", "projection")}
+    for side, number in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        parts = ["self_attention", "feed_forward"] + ["cross_attention"] * (side == "decoder")
+        for i, part in product(range(number), parts):
+            name = f"{side}_layers.{i}.{part}"
+            axes[f"{name}.input.weight"] = 1
+            for end in (".output.weight", ".output.bias", "_norm.weight", "_norm.bias"):
+                axes[name + end] = 0
+    return axes
 
 
 def _expressible(config: TransformerConfig) -> list[tuple[bool, str]]:
@@ -199,4 +201,8 @@ def _expressible(config: TransformerConfig) -> list[tuple[bool, str]]:
     ]
 
 
-FAMILY: Final = Family(("marian",), read)
+FAMILY: Final = Family(
+    ("marian",),
+    read,
+    ("MarianMTModel", "MarianModel"),
+)

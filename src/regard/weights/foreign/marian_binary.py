@@ -1,6 +1,6 @@
 """Models as Firefox and Bergamot ship them: Marian's binary file, sentencepiece vocabularies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -14,36 +14,21 @@ from regard.shapes import Tensor
 from regard.text.foreign import sentencepiece_vocabulary
 from regard.weights.files import read_file
 from regard.weights.foreign.marian_items import Item, read_items
-from regard.weights.foreign.marian_settings import Settings, Value, read_settings
+from regard.weights.foreign.marian_settings import MarianSettings, Value, read_settings
+from regard.weights.foreign.marian_table import BIAS, table
 from regard.weights.foreign.model import ForeignModel
-from regard.weights.foreign.parts import NEVER, wanted_weights
-from regard.weights.foreign.table import Copied, Row, Stacked, bring
+from regard.weights.foreign.parts import wanted_weights
+from regard.weights.foreign.table import bring
 
 EOS: Final = 0
-UNKNOWN: Final = 1
 
 _SETTINGS: Final = "special:model.yml"
 # How int8 activations are scaled; here they are not rounded.
 _SCALES: Final = "_QuantMultA"
 _EMBEDDING: Final = "Wemb"
-_BIAS: Final = "decoder_ff_logit_out_b"
-# The start token has a zero embedding, whose logit would be 0, and Marian's search passes over
-# the unknown token: this leaves them no share.
 # Bergamot cuts a text into sentences of at most so many tokens.
 _MAX_TOKENS: Final = 128
 _ACTIVATIONS: Final[dict[str, FeedForwardKind]] = {"relu": "relu", "swish": "swish"}
-_EMBEDDINGS: Final = {
-    "three_way": {"Wemb": "source_embedding.weight"},
-    "two_way": {
-        "encoder_Wemb": "source_embedding.weight",
-        "decoder_Wemb": "target_embedding.weight",
-    },
-    "none": {
-        "encoder_Wemb": "source_embedding.weight",
-        "decoder_Wemb": "target_embedding.weight",
-        "decoder_ff_logit_out_W": "projection.weight",
-    },
-}
 _REQUIRED: Final[dict[str, Value]] = {
     "type": "transformer",
     "input-types": [],
@@ -60,28 +45,6 @@ _REQUIRED: Final[dict[str, Value]] = {
     "transformer-train-positions": "false",
     "ulr": "false",
 }
-
-
-@dataclass(frozen=True)
-class _WithStart:
-    """A table with a row for each token, to which one of zeros is added for the start token."""
-
-    def bring(self, parts: Sequence[Tensor]) -> Tensor:
-        """One row more."""
-        return torch.cat([parts[0], torch.zeros_like(parts[0][:1])])
-
-    def send(self, whole: Tensor) -> list[Tensor]:
-        """One row less."""
-        return [whole[:-1]]
-
-
-@dataclass(frozen=True)
-class _Bias(_WithStart):
-    """The bias of the logits, which keeps the start and the unknown token from being chosen."""
-
-    def bring(self, parts: Sequence[Tensor]) -> Tensor:
-        """One number more."""
-        return super().bring(parts).index_fill(0, torch.tensor([UNKNOWN, -1]), NEVER)
 
 
 @dataclass(frozen=True)
@@ -164,7 +127,7 @@ def _config(items: Mapping[str, Item], *, where: str) -> tuple[TransformerConfig
     if _SETTINGS not in items:
         raise CheckpointError(f"there is no {_SETTINGS} in the file", where=where)
     values = read_settings(items[_SETTINGS].text(), where=where)
-    settings = Settings(values, where=where)
+    settings = MarianSettings(values, where=where)
     settings.require(_REQUIRED)
     depths = [settings.number(key) for key in ("enc-depth", "dec-depth")]
     if max(depths) > len(items):
@@ -201,13 +164,13 @@ def _config(items: Mapping[str, Item], *, where: str) -> tuple[TransformerConfig
     return config, items[names[0]].shape[0], items[names[1]].shape[0]
 
 
-def _tying(settings: Settings) -> Literal["three_way", "two_way", "none"]:
+def _tying(settings: MarianSettings) -> Literal["three_way", "two_way", "none"]:
     if settings.flag("tied-embeddings-all"):
         return "three_way"
     return "two_way" if settings.flag("tied-embeddings") else "none"
 
 
-def _norm_position(settings: Settings, where: str) -> Literal["post", "pre"]:
+def _norm_position(settings: MarianSettings, where: str) -> Literal["post", "pre"]:
     keys = ("preprocess", "postprocess", "postprocess-emb", "postprocess-top")
     found = [settings.operations(f"transformer-{key}") for key in keys]
     match found:
@@ -226,7 +189,7 @@ def _norm_position(settings: Settings, where: str) -> Literal["post", "pre"]:
             )
 
 
-def _activation(settings: Settings, where: str) -> FeedForwardKind:
+def _activation(settings: MarianSettings, where: str) -> FeedForwardKind:
     found = settings.text("transformer-ffn-activation")
     if found not in _ACTIVATIONS:
         raise CheckpointError(
@@ -236,7 +199,7 @@ def _activation(settings: Settings, where: str) -> FeedForwardKind:
     return _ACTIVATIONS[found]
 
 
-def _mixer(settings: Settings, where: str) -> Literal["attention", "ssru"]:
+def _mixer(settings: MarianSettings, where: str) -> Literal["attention", "ssru"]:
     found = settings.text("transformer-decoder-autoreg", "self-attention")
     cell = settings.text("dec-cell", "ssru")
     if found == "self-attention":
@@ -263,10 +226,10 @@ def _weights(
         for name, item in items.items()
         if name != _SETTINGS and not name.endswith(_SCALES)
     }
-    if _BIAS not in items:  # output-omit-bias
-        weights[_BIAS] = torch.zeros(target_size)
+    if BIAS not in items:  # output-omit-bias
+        weights[BIAS] = torch.zeros(target_size)
     wanted = wanted_weights(config, source_size + 1, target_size + 1)
-    return bring(_table(config), weights, wanted, where=where)
+    return bring(table(config), weights, wanted, where=where)
 
 
 def _tensor(item: Item) -> Tensor:
@@ -274,62 +237,3 @@ def _tensor(item: Item) -> Tensor:
     if item.name.endswith(_EMBEDDING):
         return item.matrix()
     return item.vector() if item.shape[0] == 1 else item.linear()
-
-
-def _table(config: TransformerConfig) -> list[Row]:
-    """Marian's names and ours."""
-    pre = "_pre" if config.norm_position == "pre" else ""
-    rows = [Row((_BIAS,), "output_bias", _Bias())]
-    for theirs, ours in _EMBEDDINGS[config.tying].items():
-        rows.append(Row((theirs,), ours, _WithStart()))
-    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        for layer in range(layers):
-            theirs, ours = f"{side}_l{layer + 1}", f"{side}_layers.{layer}"
-            if side == "encoder" or config.decoder_mixer == "attention":
-                rows += _attention(f"{theirs}_self", f"{ours}.self_attention", config.d_model, pre)
-            else:
-                rows += _ssru(f"{theirs}_rnn", f"{ours}.self_attention", pre)
-            if side == "decoder":
-                name = f"{ours}.cross_attention"
-                rows += _attention(f"{theirs}_context", name, config.d_model, pre)
-            rows += _feed_forward(f"{theirs}_ffn", f"{ours}.feed_forward", pre)
-        if pre:
-            rows += _norm(f"{side}_top", f"{side}_norm", "")
-    return rows
-
-
-def _attention(theirs: str, ours: str, d_model: int, pre: str) -> list[Row]:
-    thirds = Stacked((d_model,) * 3)
-    return [
-        Row(tuple(f"{theirs}_W{part}" for part in "qkv"), f"{ours}.input.weight", thirds),
-        Row(tuple(f"{theirs}_b{part}" for part in "qkv"), f"{ours}.input.bias", thirds),
-        Row((f"{theirs}_Wo",), f"{ours}.output.weight", Copied()),
-        Row((f"{theirs}_bo",), f"{ours}.output.bias", Copied()),
-        *_norm(f"{theirs}_Wo", f"{ours}_norm", pre),
-    ]
-
-
-def _ssru(theirs: str, ours: str, pre: str) -> list[Row]:
-    return [
-        Row((f"{theirs}_W",), f"{ours}.value.weight", Copied()),
-        Row((f"{theirs}_Wf",), f"{ours}.forget.weight", Copied()),
-        Row((f"{theirs}_bf",), f"{ours}.forget.bias", Copied()),
-        *_norm(theirs if pre else f"{theirs}_ffn", f"{ours}_norm", pre),
-    ]
-
-
-def _feed_forward(theirs: str, ours: str, pre: str) -> list[Row]:
-    return [
-        Row((f"{theirs}_W1",), f"{ours}.input.weight", Copied()),
-        Row((f"{theirs}_b1",), f"{ours}.input.bias", Copied()),
-        Row((f"{theirs}_W2",), f"{ours}.output.weight", Copied()),
-        Row((f"{theirs}_b2",), f"{ours}.output.bias", Copied()),
-        *_norm(f"{theirs}_ffn", f"{ours}_norm", pre),
-    ]
-
-
-def _norm(theirs: str, ours: str, pre: str) -> list[Row]:
-    return [
-        Row((f"{theirs}_ln_scale{pre}",), f"{ours}.weight", Copied()),
-        Row((f"{theirs}_ln_bias{pre}",), f"{ours}.bias", Copied()),
-    ]

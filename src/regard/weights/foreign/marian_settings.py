@@ -34,7 +34,7 @@ def read_settings(text: str, *, where: str) -> dict[str, Value]:
     return settings
 
 
-class Settings:
+class MarianSettings:
     """The settings of a model, asked for one by one.
 
     Args:

@@ -44,10 +44,15 @@ class ForeignModel:
 
 @dataclass(frozen=True)
 class Family:
-    """Checkpoints that are read alike: the model types that they are of, and what reads them."""
+    """Checkpoints that are read alike: the model types that they are of, and what reads them.
+
+    `architectures` are the classes of transformers that it reads; one for another task has heads,
+    or uses of them, that no model here has.
+    """
 
     types: tuple[str, ...]
     read: Callable[[ForeignFolder], ForeignModel]
+    architectures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 import torch
 
-from regard.errors import ModelError
+from regard.errors import CheckpointError, ModelError
 from regard.models.config import (
     DecoderConfig,
     EncoderConfig,
@@ -18,6 +18,7 @@ from regard.models.encoder import TextEncoder
 from regard.models.transformer import Transformer
 from regard.nn.config import FeedForwardKind, LayerNormConfig
 from regard.shapes import Tensor
+from regard.text.vocabulary import Vocabulary
 
 # A logit, or what is added to one, of a token that is never generated.
 NEVER: Final = -1e4
@@ -62,7 +63,20 @@ def attention_sizes(config: LayerConfig) -> tuple[int, int, int]:
 def wanted_weights(
     config: ModelConfig, vocabulary: int, target_vocabulary: int = 0, *, classes: int = 0
 ) -> dict[str, Tensor]:
-    """The weights of a model by name, without memory: only their shapes count."""
+    """The weights of a model by name, without memory: only their shapes count.
+
+    Raises:
+        CheckpointError: they are larger than any memory.
+    """
+    try:
+        return _shapes(config, vocabulary, target_vocabulary, classes)
+    except (RuntimeError, OverflowError) as error:
+        raise CheckpointError(f"its sizes make no weights: {error}", where="config.json") from None
+
+
+def _shapes(
+    config: ModelConfig, vocabulary: int, target_vocabulary: int, classes: int
+) -> dict[str, Tensor]:
     with torch.device("meta"):
         match config:
             case TransformerConfig():
@@ -93,6 +107,12 @@ def plain_layers(config: LayerConfig) -> list[tuple[bool, str]]:
         (config.key_dim * config.num_heads == config.d_model, f"model.d_k = {config.key_dim}"),
         (config.value_dim == config.key_dim, f"model.d_v = {config.value_dim}"),
     ]
+
+
+def ends(vocabulary: Vocabulary) -> int | list[int]:
+    """What ends a text, as transformers has it: an id, or several."""
+    others = sorted(vocabulary.end_ids - {vocabulary.eos_id})
+    return [vocabulary.eos_id, *others] if others else vocabulary.eos_id
 
 
 def left_out(**settings: float) -> tuple[str, ...]:

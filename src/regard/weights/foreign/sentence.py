@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from regard.weights.foreign.folder import ForeignFolder, read_json
+from regard.weights.foreign.folder import ForeignFolder, present, read_json
 from regard.weights.foreign.keys import Keys
 
 _POOLING: Final = "1_Pooling/config.json"
@@ -16,7 +16,7 @@ def embedding_settings(folder: ForeignFolder) -> dict[str, Any]:
         CheckpointError: it pools in a way that no model here does.
     """
     path = folder.path / _POOLING
-    if not path.exists():
+    if not present(path):
         return {}
     values = read_json(path)
     keys = Keys(values, str(path))
@@ -39,7 +39,7 @@ def embedding_settings(folder: ForeignFolder) -> dict[str, Any]:
 def longest_text(folder: ForeignFolder, positions: int) -> int:
     """The most tokens of a text, as the folder says, or as the model has positions."""
     path = folder.path / _LIMITS
-    if not path.exists():
+    if not present(path):
         return positions
     longest = Keys(read_json(path), str(path)).whole("max_seq_length", positions)
     return min(longest or positions, positions)
@@ -47,6 +47,6 @@ def longest_text(folder: ForeignFolder, positions: int) -> int:
 
 def _normalizes(folder: ForeignFolder) -> bool:
     path = folder.path / "modules.json"
-    return path.exists() and "models.Normalize" in path.read_text(
+    return present(path) and "models.Normalize" in path.read_text(
         encoding="utf-8", errors="replace"
     )

@@ -11,7 +11,7 @@ from regard.weights.foreign.keys import Keys
 from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.parts import attention_sizes, wanted_weights
 from regard.weights.foreign.table import Row, bring, kinds, same, stacked
-from regard.weights.foreign.vocabulary import seq2seq_vocabulary
+from regard.weights.foreign.vocabulary import notes_of_ends, seq2seq_vocabulary
 
 _FEED_FORWARDS: Final[dict[str, FeedForwardKind]] = {
     "relu": "relu",
@@ -159,8 +159,16 @@ def read(folder: ForeignFolder) -> ForeignModel:
         origin=f"T5 of {folder.where}",
         max_tokens=_MAX_TOKENS,
         decoding=folder.search(),
-        notes=weights.notes(),
+        notes=(*notes_of_ends(folder), *weights.notes()),
     )
 
 
-FAMILY: Final = Family(("t5", "mt5"), read)
+FAMILY: Final = Family(
+    ("t5", "mt5"),
+    read,
+    (
+        "T5ForConditionalGeneration",
+        "T5WithLMHeadModel",
+        "MT5ForConditionalGeneration",
+    ),
+)

@@ -12,6 +12,7 @@ from regard.shapes import Tensor
 # What wrappers of torch put before every name.
 _PREFIXES: Final = ("_orig_mod.", "module.")
 _BOTH: Final = ("weight", "bias")
+_LOGIT_BIASES: Final = ("output_bias", "prediction.bias")
 
 
 @runtime_checkable
@@ -178,7 +179,10 @@ def bring(
             if problem := _problem(weights.get(name), shape):
                 problems.append(f"{name} {problem}")
             else:
-                found.append(weights[name].to(torch.float32))
+                part = weights[name].to(torch.float32)
+                if problem := _without_number(row.ours, weights[name], part):
+                    problems.append(f"{name} {problem}")
+                found.append(part)
         if len(found) == len(shapes):
             brought[row.ours] = row.how.bring(found)
     for name, of in copies.items():
@@ -205,8 +209,25 @@ def _problem(weight: Tensor | None, shape: torch.Size) -> str:
     """What is wrong with a weight; "" if nothing is."""
     if weight is None:
         return f"{tuple(shape)} is missing"
+    if weight.layout != torch.strided:
+        return "is sparse, wanted all its numbers"
     if not weight.is_floating_point():
         return f"is of {str(weight.dtype).removeprefix('torch.')}, wanted floats"
     if weight.shape != shape:
         return f"is {tuple(weight.shape)}, wanted {tuple(shape)}"
     return ""
+
+
+def _without_number(name: str, weight: Tensor, brought: Tensor) -> str:
+    """What is wrong with numbers that float32 does not have; "" if nothing is.
+
+    A bias of logits may be minus infinity, for a token that is never generated.
+    """
+    good = torch.isfinite(brought)
+    if name in _LOGIT_BIASES:
+        good |= torch.isneginf(weight)
+    if bool(good.all()):
+        return ""
+    if bool(torch.isfinite(weight.to(torch.float64)).all()):
+        return "has numbers that are too large for float32"
+    return "has NaN or infinity among its numbers"

@@ -9,6 +9,7 @@ from regard.models.config import DecoderConfig, ModelConfig
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Vocabulary
 from regard.weights.foreign.model import OwnModel
+from regard.weights.foreign.opening import templates_opening
 
 Files = dict[str, bytes]
 
@@ -35,9 +36,9 @@ def tokenizer_files(model: OwnModel[ModelConfig], kind: str) -> Files:
     if all(document.get("kind") == "sentencepiece" for document in documents):
         return _pieces(documents, model) if kind == "marian" else {}
     around = _around(source, isinstance(model.config, DecoderConfig))
-    files = _library(source, documents[0], around, model.max_tokens)
+    files = _library(source, documents[0], around, model)
     if documents[1] != documents[0]:
-        theirs = _library(target, documents[1], around, model.max_tokens)
+        theirs = _library(target, documents[1], around, model)
         files |= {f"{TARGET}/{name}": data for name, data in theirs.items()}
     return files
 
@@ -54,13 +55,16 @@ def _library(
     vocabulary: Vocabulary,
     document: dict[str, Any],
     around: tuple[tuple[int, ...], tuple[int, ...]],
-    max_tokens: int,
+    model: OwnModel[ModelConfig],
 ) -> Files:
     """tokenizer.json, and what transformers must be told of it."""
+    decoder = isinstance(model.config, DecoderConfig)
     if isinstance(vocabulary, Tokenizer):
         content = _made_here(vocabulary, document, around)
     else:
         content = document["library"]
+        if decoder and templates_opening(content) != around[0]:
+            content = {**content, "post_processor": _template(vocabulary, *around)}
     control: dict[str, int | None] = {
         "pad_token": vocabulary.pad_id,
         "bos_token": vocabulary.start_id,
@@ -76,7 +80,7 @@ def _library(
     }
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": max_tokens + len(around[0]) + len(around[1]),
+        "model_max_length": model.max_tokens + len(around[0]) + len(around[1]),
         "clean_up_tokenization_spaces": False,
         # What is typed is text, a control token's name too; but a mask is typed to be filled in.
         "split_special_tokens": vocabulary.mask_id is None,
@@ -116,7 +120,7 @@ def _special(number: int, name: str) -> dict[str, Any]:
 
 
 def _template(
-    vocabulary: Tokenizer, before: tuple[int, ...], after: tuple[int, ...]
+    vocabulary: Vocabulary, before: tuple[int, ...], after: tuple[int, ...]
 ) -> dict[str, Any]:
     """What is put around a text."""
 

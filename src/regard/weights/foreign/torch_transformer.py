@@ -5,7 +5,7 @@ from typing import Final
 from regard.errors import CheckpointError
 from regard.models.config import TransformerConfig
 from regard.weights.foreign.folder import ForeignFolder
-from regard.weights.foreign.layouts import read_layout
+from regard.weights.foreign.layouts import Layout, read_layout
 from regard.weights.foreign.model import Family, ForeignModel
 from regard.weights.foreign.table import Row, kinds, same
 
@@ -43,6 +43,20 @@ def table(config: TransformerConfig) -> list[Row]:
     return rows
 
 
+_LAYOUT: Final = Layout(
+    name="a torch.nn.Transformer",
+    table=table,
+    source=f"{_SOURCE}.weight",
+    target=f"{_TARGET}.weight",
+    projection=_PROJECTION,
+    inner="transformer.encoder.layers.0.linear1.weight",
+    stacks=("transformer.encoder.layers", "transformer.decoder.layers"),
+    norm_position="post",
+    eps=1e-5,
+    skipped=("positional_encoding.pos_embedding",),
+)
+
+
 def read(folder: ForeignFolder) -> ForeignModel:
     """A translator around nn.Transformer, with sinusoidal positions.
 
@@ -59,21 +73,7 @@ def read(folder: ForeignFolder) -> ForeignModel:
             where=folder.where,
             hint="If it was made with norm_first=True, say norm_position = pre in config.json.",
         )
-    return read_layout(
-        folder,
-        weights,
-        table,
-        name="a torch.nn.Transformer",
-        source=f"{_SOURCE}.weight",
-        target=f"{_TARGET}.weight",
-        projection=f"{_PROJECTION}.weight",
-        inner="transformer.encoder.layers.0.linear1.weight",
-        stacks=("transformer.encoder.layers", "transformer.decoder.layers"),
-        norm_position="post",
-        eps=1e-5,
-        projection_bias=f"{_PROJECTION}.bias" in weights,
-        skipped=["positional_encoding.pos_embedding"],
-    )
+    return read_layout(_LAYOUT, folder, weights)
 
 
 FAMILY: Final = Family(("torch-transformer",), read)

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from regard.errors import CheckpointError, ModelError
 from regard.text.foreign import sentencepiece_vocabulary, tokenizers_vocabulary
 from regard.weights.files import read_file
-from regard.weights.foreign.folder import ForeignFolder, read_json
-from regard.weights.foreign.keys import token
+from regard.weights.foreign.folder import ForeignFolder, present, read_json
+from regard.weights.foreign.opening import opening, token_ids
 from regard.weights.layout import SOURCE_TOKENIZER, TARGET_TOKENIZER
 
 _LIBRARY: Final = "tokenizer.json"
@@ -22,12 +22,24 @@ ROBERTA_NAMES: Final[Names] = {"cls": "<s>", "sep": "</s>", "pad": "<pad>", "mas
 
 
 def decoder_vocabulary(folder: ForeignFolder, size: int) -> Vocabularies | None:
-    """That of a language model: it starts from its begin token or, without one, its end."""
-    values = folder.generation()
-    bos, eos, pad = (token(values, f"{name}_token_id") for name in ("bos", "eos", "pad"))
-    start, end = _first(bos, eos, 0), _first(eos, bos, 0)
-    control = {"pad": _first(pad, eos, bos, 0), "start": start, "eos": end}
-    return one_vocabulary(folder, size, control)
+    """That of a language model.
+
+    It starts from its begin token where its tokenizer puts that before a text, and else from its
+    end token, which says that nothing opens one.
+
+    Raises:
+        CheckpointError: it is damaged, or has other ids than the model.
+    """
+    bos, pad = (folder.token(f"{name}_token_id", size) for name in ("bos", "pad"))
+    ends = folder.tokens("eos_token_id", size)
+    end = _first(*ends, bos, 0)
+    before = opening(folder, size, bos)
+    begins = len(before) == 1 and before[0] not in (*ends, end)
+    start = before[0] if begins else end
+    control = {"pad": _first(pad, *ends, bos, 0), "start": start, "eos": end}
+    # What is more than a begin token of its own is put before a text as it is.
+    prefix = () if begins else before
+    return one_vocabulary(folder, size, control, prefix=prefix, ends=ends[1:])
 
 
 def seq2seq_vocabulary(
@@ -40,26 +52,44 @@ def seq2seq_vocabulary(
         size: how many ids the model has.
         begins: whether texts begin with the begin token, where that is another (BART).
     """
-    control = seq2seq_control(folder)
+    control = seq2seq_control(folder, size)
     end = _first(control["eos"])
-    bos = token(folder.values, "bos_token_id") if begins else None
-    prefix = () if bos is None or bos == end else (bos,)
+    ends = folder.tokens("eos_token_id", size)
+    bos = folder.token("bos_token_id", size, of_model=True) if begins else None
+    prefix = () if bos is None or bos in (end, *ends) else (bos,)
     return one_vocabulary(folder, size, control, prefix=prefix, suffix=(end,))
 
 
-def seq2seq_control(folder: ForeignFolder) -> Control:
-    """The control ids of an encoder-decoder, which starts from its padding if nothing else."""
-    values = folder.generation()
-    pad = _first(token(values, "pad_token_id"), 0)
-    start = _first(token(values, "decoder_start_token_id"), pad)
-    return {"pad": pad, "start": start, "eos": _first(token(values, "eos_token_id"), 0)}
+def seq2seq_control(folder: ForeignFolder, *sizes: int) -> Control:
+    """The control ids of an encoder-decoder, which starts from its padding if nothing else.
+
+    Args:
+        folder: what says them.
+        sizes: how many ids the source has and the target, or both of them.
+
+    Raises:
+        CheckpointError: there are no such ids.
+    """
+    pad = _first(folder.token("pad_token_id", min(sizes)), 0)
+    start = _first(folder.token("decoder_start_token_id", sizes[-1]), pad)
+    folder.tokens("bos_token_id", max(sizes))
+    return {"pad": pad, "start": start, "eos": _first(folder.token("eos_token_id", min(sizes)), 0)}
+
+
+def notes_of_ends(folder: ForeignFolder) -> tuple[str, ...]:
+    """What is to be said where an encoder-decoder has several end tokens."""
+    ends = folder.generation().get("eos_token_id")
+    first, *others = ends if isinstance(ends, list) and ends else (0,)
+    if not others:
+        return ()
+    return (f"eos_token_id = {first} ends a text here, and {others} are never generated",)
 
 
 def either_vocabulary(folder: ForeignFolder, sizes: tuple[int, int]) -> Vocabularies | None:
     """One vocabulary for both sides, or else tokenizer.source.json and tokenizer.target.json."""
-    if (folder.path / _LIBRARY).exists():
+    if present(folder.path / _LIBRARY):
         return seq2seq_vocabulary(folder, sizes[0])
-    control = seq2seq_control(folder)
+    control = seq2seq_control(folder, *sizes)
     suffix = (_first(control["eos"]),)
     source, target = (
         one_vocabulary(folder, size, control, suffix=suffix, file=file)
@@ -74,11 +104,13 @@ def encoder_vocabulary(folder: ForeignFolder, size: int, usual: Names) -> Vocabu
     Raises:
         CheckpointError: it is damaged, lacks one of them, or has other ids than the model.
     """
+    for name in ("bos", "eos", "pad", "decoder_start"):
+        folder.tokens(f"{name}_token_id", size)
     path = folder.path / _LIBRARY
-    if not path.exists():
+    if not present(path):
         return None
     names = _names(folder, usual)
-    ids = _ids(read_json(path), str(path))
+    ids = token_ids(read_json(path), str(path))
     if missing := [names[role] for role in ("cls", "sep", "pad") if names[role] not in ids]:
         raise CheckpointError(f"it has no token {', '.join(missing)}", where=str(path))
     begin, end = ids[names["cls"]], ids[names["sep"]]
@@ -94,6 +126,7 @@ def one_vocabulary(
     *,
     prefix: tuple[int, ...] = (),
     suffix: tuple[int, ...] = (),
+    ends: tuple[int, ...] = (),
     file: str = _LIBRARY,
 ) -> Vocabularies | None:
     """What tokenizer.json holds, with what our models need to know of it; None without one.
@@ -102,7 +135,7 @@ def one_vocabulary(
         CheckpointError: it is damaged, or has other ids than the model.
     """
     path = folder.path / file
-    if not path.exists():
+    if not present(path):
         return None
     try:
         made = tokenizers_vocabulary(
@@ -113,6 +146,7 @@ def one_vocabulary(
             mask=control.get("mask"),
             prefix=prefix,
             suffix=suffix,
+            ends=ends,
             size=size,
             name=str(path),
         )
@@ -130,9 +164,9 @@ def two_sides(folder: ForeignFolder, sizes: tuple[int, int]) -> Vocabularies | N
     """
     models = [folder.path / f"{side}.spm" for side in ("source", "target")]
     ids, target_ids = folder.path / "vocab.json", folder.path / "target_vocab.json"
-    if not all(path.exists() for path in (*models, ids)):
+    if not all(present(path) for path in (*models, ids)):
         return None
-    control = seq2seq_control(folder)
+    control = seq2seq_control(folder, *sizes)
     first, second = (
         sentencepiece_vocabulary(
             read_file(path),
@@ -144,7 +178,7 @@ def two_sides(folder: ForeignFolder, sizes: tuple[int, int]) -> Vocabularies | N
             name=str(path),
         )
         for path, table, size in zip(
-            models, (ids, target_ids if target_ids.exists() else ids), sizes, strict=True
+            models, (ids, target_ids if present(target_ids) else ids), sizes, strict=True
         )
     )
     return first, None if first == second else second
@@ -161,7 +195,7 @@ def _table(path: Path) -> dict[str, int]:
 def _names(folder: ForeignFolder, usual: Names) -> Names:
     """What control tokens are called."""
     path = folder.path / "tokenizer_config.json"
-    told = read_json(path) if path.exists() else {}
+    told = read_json(path) if present(path) else {}
     names = dict(usual)
     for role in usual:
         value = told.get(f"{role}_token")
@@ -169,18 +203,6 @@ def _names(folder: ForeignFolder, usual: Names) -> Names:
         if isinstance(value, str):
             names[role] = value
     return names
-
-
-def _ids(library: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Every token of a tokenizer.json with its id."""
-    try:
-        pieces = library["model"]["vocab"]
-        if isinstance(pieces, list):
-            pieces = {piece[0]: number for number, piece in enumerate(pieces)}
-        added = {item["content"]: item["id"] for item in library.get("added_tokens") or []}
-        return {**pieces, **added}
-    except (KeyError, TypeError, IndexError):
-        raise CheckpointError("not a readable tokenizer", where=where) from None
 
 
 def _first(*ids: int | None) -> int:
