@@ -9,6 +9,8 @@ from typing import Any
 
 import regard
 from regard import machine
+from regard.engine import native
+from regard.engine.native import EngineError
 from regard.signals import load_torch
 
 REQUIRED = (
@@ -52,10 +54,11 @@ def examine(*, measure: bool = True) -> Findings:
             "container_limit": machine.container_cores(),
         },
         "memory": machine.memory(),
+        "engine": _examine_engine(),
         "environment": {
             name: value
             for name, value in sorted(os.environ.items())
-            if name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+            if name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "REGARD_ISA")
         },
     }
     return findings | _examine_torch(measure)
@@ -84,6 +87,7 @@ def format_findings(findings: Findings) -> str:
         ),
         ("memory", ", ".join(f"{value:.1f} GiB {name}" for name, value in memory.items())),
         *findings["environment"].items(),
+        ("engine", findings["engine"]["isa"] or f"none: {findings['engine']['problem']}"),
     ]
     if "torch_problem" in findings:
         rows.append(("torch", f"cannot be imported: {findings['torch_problem']}"))
@@ -110,6 +114,14 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _examine_engine() -> dict[str, str]:
+    """What instructions the engine runs on, or why there is none."""
+    try:
+        return {"isa": native.isa(), "problem": ""}
+    except EngineError as error:
+        return {"isa": "", "problem": native.absence() or str(error)}
 
 
 def _examine_torch(measure: bool) -> Findings:

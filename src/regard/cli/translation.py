@@ -1,7 +1,7 @@
 """The commands that use an encoder-decoder: translate, evaluate, score."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
@@ -42,6 +42,8 @@ def translate(
     no_repeat_ngram: Annotated[NonNegativeInt | None, Search] = None,
     min_tokens: Annotated[NonNegativeInt | None, Search] = None,
     max_tokens: Annotated[NonNegativeInt | None, Search] = None,
+    engine: Literal["auto", "native", "torch"] = "auto",
+    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
     threads: Threads = None,
     set_: SetDecoding = (),
 ) -> None:
@@ -73,6 +75,8 @@ def translate(
         no_repeat_ngram: Forbid a repeated run of so many tokens; 0 allows all.
         min_tokens: Shortest translation, in tokens.
         max_tokens: Longest translation, in tokens; 0 leaves it to the source's length.
+        engine: Who searches: native, torch (PyTorch), or by itself native where it can.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.serving import commands
 
@@ -99,6 +103,8 @@ def translate(
         prefix_file=prefix_file,
         report=report,
         alignments=alignments,
+        engine=engine,
+        dtype=dtype,
         threads=threads,
     )
 

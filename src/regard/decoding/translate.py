@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -39,6 +40,22 @@ class _Piece:
     prefix: list[int]
 
 
+@runtime_checkable
+class Searcher(Protocol):
+    """What may search in the place of `search` and a model: the engine."""
+
+    def __call__(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        max_tokens: Sequence[int],
+        prefixes: Sequence[Sequence[int]],
+        config: DecodingConfig,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, which holds all ids that an encoder reads."""
+        ...
+
+
 def translate(
     models: Sequence[Transformer],
     source_tokenizers: Sequence[Vocabulary],
@@ -52,6 +69,7 @@ def translate(
     attention: bool = False,
     first_line: int = 1,
     warn: Callable[[str], None] | None = None,
+    searcher: Searcher | None = None,
 ) -> list[Translation]:
     """Translate every line, in order; a blank line gives a blank translation.
 
@@ -69,6 +87,7 @@ def translate(
         attention: keep the attention of every target token over the source tokens.
         first_line: the number of the first line, for warnings.
         warn: called with a sentence that names the line when one is cut into pieces.
+        searcher: searches, in the place of the one model; it gives no attention.
 
     Raises:
         ModelError: the model's output is NaN, or a prefix is longer than a table of learned
@@ -88,25 +107,17 @@ def translate(
         warn=warn,
     )
     look = alignments or attention
-    width = config.n_best if config.method == "sample" else config.beam
-    found: dict[int, list[Hypothesis]] = {}
-    with ExitStack() as stack:
-        for model in models:
-            stack.enter_context(evaluating(model))
-        for batch in token_batches(
-            [max(map(len, _framed(source_tokenizers, piece)), default=0) for piece in pieces],
-            batch_tokens=config.batch_tokens // width,
-            batch_rows=_LOG_PROBS // (width * models[0].target_vocabulary),
-        ):
-            results = _search_batch(
-                models,
-                source_tokenizers,
-                target_tokenizer,
-                [pieces[place] for place in batch],
-                config,
-                look,
-            )
-            found.update(zip(batch, results, strict=True))
+    if searcher is None:
+        found = _search_all(models, source_tokenizers, target_tokenizer, pieces, config, look=look)
+    else:
+        if look or len(models) > 1:
+            raise ValueError("a searcher stands for one model and gives no attention")
+        found = searcher(
+            [_framed(source_tokenizers, piece)[0] for piece in pieces],
+            max_tokens=[_most_target_tokens(piece, config, models) for piece in pieces],
+            prefixes=[piece.prefix for piece in pieces],
+            config=config,
+        )
     by_line: dict[int, list[int]] = {}
     for place, piece in enumerate(pieces):
         by_line.setdefault(piece.line, []).append(place)
@@ -184,6 +195,39 @@ def _most_positions(models: Sequence[Transformer]) -> int:
         if isinstance(model.config.positions, LearnedConfig)
     ]
     return min(tables, default=2**31)
+
+
+def _search_all(
+    models: Sequence[Transformer],
+    source_tokenizers: Sequence[Vocabulary],
+    target_tokenizer: Vocabulary,
+    pieces: Sequence[_Piece],
+    config: DecodingConfig,
+    *,
+    look: bool,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of every piece, searched in batches of like lengths."""
+    width = config.n_best if config.method == "sample" else config.beam
+    found: list[list[Hypothesis]] = [[] for _ in pieces]
+    with ExitStack() as stack:
+        for model in models:
+            stack.enter_context(evaluating(model))
+        for batch in token_batches(
+            [max(map(len, _framed(source_tokenizers, piece)), default=0) for piece in pieces],
+            batch_tokens=config.batch_tokens // width,
+            batch_rows=_LOG_PROBS // (width * models[0].target_vocabulary),
+        ):
+            results = _search_batch(
+                models,
+                source_tokenizers,
+                target_tokenizer,
+                [pieces[place] for place in batch],
+                config,
+                look,
+            )
+            for place, hypotheses in zip(batch, results, strict=True):
+                found[place] = hypotheses
+    return found
 
 
 def _search_batch(

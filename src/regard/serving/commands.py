@@ -38,6 +38,8 @@ def translate(
     report: Path | None = None,
     alignments: Path | None = None,
     threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
 ) -> None:
     """Translate lines from a file or standard input to a file or standard output.
 
@@ -56,6 +58,8 @@ def translate(
             log_prob, whether it finished by itself; with n_best above 1 the hypotheses.
         alignments: a file for the word alignments, as `0-0 1-2`.
         threads: CPU threads to use.
+        engine: who searches, as `regard.load` has it; where PyTorch must, it is said.
+        dtype: what the engine computes with.
 
     Raises:
         DataError: the input is not UTF-8 (the lines before it are answered), a file is missing,
@@ -83,8 +87,10 @@ def translate(
         load_torch()
         from regard.serving.answering import answer
 
-        translator = _load(runs, threads)
+        translator = _load(runs, threads, engine, dtype)
         translator.decoding = decoding
+        if reason := translator.torch_serves(attention=alignments is not None):
+            say(f"note: PyTorch translates; the engine does not support {reason}")
         answered = answer(
             translator,
             source,
@@ -220,10 +226,12 @@ def _undo_average(run: Path, **options: object) -> None:
         writer.write(str(run))
 
 
-def _load(runs: Sequence[Path], threads: int | None) -> "Translator":
+def _load(
+    runs: Sequence[Path], threads: int | None, engine: str = "auto", dtype: str | None = None
+) -> "Translator":
     from regard.serving.translator import load
 
-    return load(list(runs), threads=threads)
+    return load(list(runs), threads=threads, engine=engine, dtype=dtype)
 
 
 def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> DecodingConfig:

@@ -10,11 +10,20 @@ from regard.decoding.config import DecodingConfig, changed_settings, without_eff
 from regard.decoding.score import PairScore, score_pairs
 from regard.decoding.translate import Translation
 from regard.decoding.translate import translate as translate_lines
+from regard.engine.native import EngineError
 from regard.errors import DataError, RegardError
 from regard.evaluation.judge import Judgement, judge
 from regard.models.transformer import Transformer
 from regard.recipes.explain import explain
 from regard.recipes.recipe import Recipe
+from regard.serving.engines import (
+    Chosen,
+    EngineSearch,
+    check_names,
+    choose_engine,
+    search_refusal,
+    wanted_device,
+)
 from regard.serving.opening import (
     OpenedRun,
     RunPath,
@@ -47,7 +56,12 @@ class DecodingOptions(TypedDict, total=False):
 
 
 def load(
-    path: RunPath | Sequence[RunPath], *, device: str = "auto", threads: int | None = None
+    path: RunPath | Sequence[RunPath],
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
 ) -> "Translator":
     """Open a trained run, or several as an ensemble, to translate with.
 
@@ -62,20 +76,27 @@ def load(
     Args:
         path: a run folder; or several, whose probabilities are averaged.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "cuda:1".
-        threads: CPU threads to use, in the whole process; None leaves torch's setting.
+        threads: CPU threads to use, in the whole process; None leaves torch's setting, and
+            gives the engine all cores.
+        engine: who searches: "native" is the engine, "torch" is PyTorch, "auto" the engine
+            where there is one that supports the model, on the CPU.
+        dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
 
     Raises:
         RunFolderError: a folder is not there or damaged, its parts do not belong together, or
             the runs of an ensemble have different target vocabularies.
-        RegardError: there is no such device.
+        RegardError: there is no such device, engine or dtype; or the engine must translate and
+            can't (`EngineError`).
     """
+    check_names(engine, dtype)
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise RegardError("expected one run folder or more, got none", where="load")
-    place = prepare_device(device, threads)
+    place = prepare_device(wanted_device(device, engine), threads)
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
-    return Translator(runs)
+    chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=threads)
+    return Translator(runs, chosen)
 
 
 class Translator:
@@ -85,8 +106,9 @@ class Translator:
     be replaced.
     """
 
-    def __init__(self, runs: Sequence[OpenedRun]) -> None:
+    def __init__(self, runs: Sequence[OpenedRun], chosen: Chosen | None = None) -> None:
         self._runs = tuple(runs)
+        self._chosen = chosen or Chosen()
         self.decoding: DecodingConfig = runs[0].recipe.decoding
 
     @property
@@ -98,6 +120,25 @@ class Translator:
     def models(self) -> tuple[Transformer, ...]:
         """All models; one, if it is no ensemble."""
         return tuple(run.model for run in self._runs)
+
+    @property
+    def engine(self) -> str:
+        """Who searches: "torch", or the engine with its dtype and instructions."""
+        return str(self._chosen)
+
+    def torch_serves(self, *, attention: bool = False) -> str:
+        """What keeps the engine from translating as `decoding` says, so that PyTorch does it.
+
+        It is empty where the engine does it, where PyTorch was asked for, and where there is no
+        engine.
+
+        Args:
+            attention: whether alignments or attention are asked for.
+        """
+        if self._chosen.engine is None:
+            return self._chosen.reason
+        problem = search_refusal(self.decoding, attention=attention)
+        return "" if self._chosen.required else problem
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -188,6 +229,7 @@ class Translator:
             attention=attention,
             first_line=first_line,
             warn=warn,
+            searcher=self._searcher(config, attention=alignments or attention),
         )
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> list[PairScore]:
@@ -233,6 +275,16 @@ class Translator:
             self.decoding,
             trained_length=self.trained_length,
         )
+
+    def _searcher(self, config: DecodingConfig, *, attention: bool) -> EngineSearch | None:
+        """The engine, where it can search so; None leaves it to PyTorch."""
+        if self._chosen.engine is None:
+            return None
+        if problem := search_refusal(config, attention=attention):
+            if self._chosen.required:
+                raise EngineError(f"the engine does not support {problem}", where="translate")
+            return None
+        return EngineSearch(self._chosen.engine, self._runs[0])
 
     def _config(self, options: DecodingOptions) -> DecodingConfig:
         refuse_unknown(options, DecodingConfig.model_fields, "translate")

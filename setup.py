@@ -1,0 +1,104 @@
+"""Builds the engine's extension, if it can; without it everything works through PyTorch."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CompileError, LinkError
+
+PACKAGE = Path("src/regard/engine")
+ABSENT = "absent.txt"  # says why there is no extension; regard/engine/native.py reads it
+
+# The same for every unit: those for one processor turn its instructions on for their own functions
+# alone, and what runs is chosen when the engine starts.
+FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-g0",
+    "-fvisibility=hidden",
+    # Sums are what the source says they are: the same bits in every loop that computes them.
+    "-ffp-contract=off",
+    "-fno-math-errno",
+]
+
+
+class BuildEngine(build_ext):
+    """Compiles the units side by side; a failure is written down and passed over."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile and link, or say in a file why not."""
+        extension = Path(self.get_ext_fullpath(ext.name))
+        absent = extension.with_name(ABSENT)
+        absent.parent.mkdir(parents=True, exist_ok=True)
+        for former in (extension, absent):
+            former.unlink(missing_ok=True)
+        try:
+            self._compile_and_link(ext)
+        except (BaseError, CompileError, LinkError, ImportError, OSError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            absent.write_text(f"{reason}\n", encoding="utf-8")
+            self.warn(f"the engine is not built, PyTorch will do its work: {reason}")
+
+    def get_outputs(self) -> list[str]:
+        """What was made: the extension, or the reason why it was not."""
+        made = [Path(path) for path in super().get_outputs()]
+        return [str(p if p.exists() else p.with_name(ABSENT)) for p in made]
+
+    def copy_extensions_to_source(self) -> None:
+        """For an editable install: what was made goes beside the sources."""
+        self.inplace = False
+        made = [Path(path) for path in self.get_outputs()]
+        self.inplace = True
+        for path in made:
+            for former in (ABSENT, Path(self.get_ext_filename("_native")).name):
+                (PACKAGE / former).unlink(missing_ok=True)
+            self.copy_file(str(path), str(PACKAGE / path.name))
+
+    def _compile_and_link(self, ext: Extension) -> None:
+        if sys.platform == "win32":
+            raise CompileError("it is not made for Windows yet")
+        import pybind11  # noqa: PLC0415 - without it, the install goes on
+
+        includes = [*self.include_dirs, pybind11.get_include()]
+
+        def compiled(source: str) -> list[str]:
+            try:
+                made: list[str] = self.compiler.compile(
+                    [source],
+                    output_dir=self.build_temp,
+                    include_dirs=includes,
+                    extra_postargs=FLAGS,
+                )
+            except CompileError:  # whose text is the whole command
+                name = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)[0]
+                raise CompileError(
+                    f"`{name}` is missing or did not compile {Path(source).name} (it must know "
+                    "C++20); `pip install -v` shows what it said"
+                ) from None
+            return made
+
+        with ThreadPoolExecutor(self.parallel or 2) as pool:
+            objects = [path for paths in pool.map(compiled, ext.sources) for path in paths]
+        self.compiler.link_shared_object(
+            objects,
+            self.get_ext_fullpath(ext.name),
+            libraries=self.get_libraries(ext),
+            export_symbols=None,
+            build_temp=self.build_temp,
+            target_lang="c++",
+        )
+
+
+setup(
+    ext_modules=[
+        Extension(
+            "regard.engine._native",
+            sorted(path.as_posix() for path in (PACKAGE / "csrc").glob("*.cpp")),
+            depends=sorted(path.as_posix() for path in (PACKAGE / "csrc").glob("*.h")),
+            language="c++",
+        )
+    ],
+    cmdclass={"build_ext": BuildEngine},
+)

@@ -1,0 +1,41 @@
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+class NotANumber(ArithmeticError): ...  # noqa: N818 - C++'s name for it
+
+kernels: ModuleType
+
+def isa() -> str: ...
+
+class Engine:
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, int | float | bool | str],
+        weights: Mapping[str, NDArray[np.float32]],
+        dtype: str,
+        threads: int,
+    ) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        max_tokens: Sequence[int],
+        prefixes: Sequence[Sequence[int]],
+        bos: int,
+        eos: int,
+        never: Sequence[int],
+        beam: int,
+        n_best: int,
+        alpha: float,
+        min_tokens: int,
+        no_repeat_ngram: int,
+        batch_tokens: int,
+    ) -> list[list[tuple[list[int], float, float, bool]]]: ...

@@ -1,0 +1,36 @@
+// Attention of one head, over rows as the projections leave them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "buffer.h"
+#include "cache.h"
+#include "model.h"
+
+namespace regard {
+
+// A hypothesis at one step: what attention has to know of it.
+struct LiveRow {
+  const Cache* memory = nullptr;
+  int memory_length = 0;
+  Cache* past = nullptr;
+  const std::int32_t* places = nullptr;  // in the past, this position's included
+  int length = 0;                        // how many
+  std::int32_t token = 0;                // the last one
+};
+
+// Rows [begin, end) of `projected` (queries, keys and values of every head side by side) attend
+// to one another in one head; the result goes to that head's part of `context`.
+void encoder_attention(const Model& model, const float* projected, std::size_t begin,
+                       std::size_t end, int head, Buffer& scores, float* context);
+
+// One row's queries, all heads, over its past.
+void past_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
+                    Buffer& scores, float* context);
+
+// One row's queries, all heads, over its source.
+void memory_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
+                      Buffer& scores, float* context);
+
+}  // namespace regard

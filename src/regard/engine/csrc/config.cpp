@@ -1,0 +1,64 @@
+#include "config.h"
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace regard {
+
+namespace {
+
+// Far above every model, far below where a product of two could overflow 64 bits.
+constexpr int kLargest = 1 << 28;
+
+void positive(const char* name, int value) {
+  if (value < 1 || value > kLargest) {
+    throw std::invalid_argument(std::string(name) + " = " + std::to_string(value) +
+                                " is not between 1 and " + std::to_string(kLargest));
+  }
+}
+
+// A width that is a product of two.
+void fits(const char* name, std::int64_t width) {
+  if (width > kLargest) {
+    throw std::invalid_argument(std::string(name) + " = " + std::to_string(width) +
+                                " is more than " + std::to_string(kLargest));
+  }
+}
+
+}  // namespace
+
+void check(const ModelConfig& config) {
+  positive("source_vocabulary", config.source_vocabulary);
+  positive("target_vocabulary", config.target_vocabulary);
+  positive("d_model", config.d_model);
+  positive("num_heads", config.num_heads);
+  positive("num_kv_heads", config.num_kv_heads);
+  positive("d_k", config.d_k);
+  positive("d_v", config.d_v);
+  positive("d_ff", config.d_ff);
+  positive("encoder_layers", config.encoder_layers);
+  positive("decoder_layers", config.decoder_layers);
+  fits("num_heads * d_k", std::int64_t{config.num_heads} * config.d_k);
+  fits("num_heads * d_v", std::int64_t{config.num_heads} * config.d_v);
+  fits("2 * d_ff", std::int64_t{2} * config.d_ff);
+  fits("the width of queries, keys and values",
+       std::int64_t{config.num_heads} * config.d_k +
+           std::int64_t{config.num_kv_heads} * (std::int64_t{config.d_k} + config.d_v));
+  if (config.num_heads % config.num_kv_heads != 0) {
+    throw std::invalid_argument("num_heads is not divisible by num_kv_heads");
+  }
+  if (config.tying == Tying::three_way && config.source_vocabulary != config.target_vocabulary) {
+    throw std::invalid_argument("three-way tying needs vocabularies of one size");
+  }
+  if (config.positions == PositionsKind::sinusoidal && config.d_model % 2 != 0) {
+    throw std::invalid_argument("sinusoidal positions need an even d_model");
+  }
+  if (config.positions == PositionsKind::learned) positive("max_positions", config.max_positions);
+  if (!(config.norm_eps > 0)) throw std::invalid_argument("norm_eps must be above 0");
+  if (!(config.attention_scale >= 0)) {
+    throw std::invalid_argument("attention_scale must not be below 0");
+  }
+}
+
+}  // namespace regard

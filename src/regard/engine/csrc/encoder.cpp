@@ -1,0 +1,102 @@
+#include "encoder.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "attention.h"
+
+namespace regard {
+
+namespace {
+
+// The first row of each sentence, and at last the number of rows.
+std::vector<std::size_t> offsets_of(std::span<const Source> sources) {
+  std::vector<std::size_t> offsets{0};
+  for (const Source& source : sources) offsets.push_back(offsets.back() + source.ids->size());
+  return offsets;
+}
+
+void attend_to_itself(Work& work, const Model& model, const SelfAttention& layer, const float* x,
+                      const std::vector<std::size_t>& offsets, float* y) {
+  const ModelConfig& config = model.config;
+  const std::size_t rows = offsets.back();
+  float* projected =
+      work.projected.room(rows * static_cast<std::size_t>(config.input_width()));
+  float* context = work.context.room(rows * static_cast<std::size_t>(config.context_width()));
+  project(work, layer.input, x, rows, projected);
+  const int sentences = static_cast<int>(offsets.size()) - 1;
+  std::atomic<int> next{0};
+  work.team.run([&](int share) {
+    Buffer& scores = work.scores[static_cast<std::size_t>(share)];
+    for (;;) {
+      const int unit = next.fetch_add(1, std::memory_order_relaxed);
+      if (unit >= sentences * config.num_heads) return;
+      const std::size_t sentence = static_cast<std::size_t>(unit / config.num_heads);
+      encoder_attention(model, projected, offsets[sentence], offsets[sentence + 1],
+                        unit % config.num_heads, scores, context);
+    }
+  });
+  project(work, layer.output, context, rows, y);
+}
+
+// The sources whose rows are worked on at once: together they stay near the cache.
+constexpr std::size_t kRows = 256;
+
+void encode_group(Work& work, const Model& model, std::span<const Source> sources) {
+  const ModelConfig& config = model.config;
+  const std::vector<std::size_t> offsets = offsets_of(sources);
+  const std::size_t rows = offsets.back();
+  const std::size_t width = static_cast<std::size_t>(config.d_model);
+  float* x = work.hidden.room(rows * width);
+  for (std::size_t sentence = 0; sentence < sources.size(); ++sentence) {
+    const Ids& ids = *sources[sentence].ids;
+    for (std::size_t place = 0; place < ids.size(); ++place) {
+      embed(model, model.source, ids[place], static_cast<int>(place),
+            x + (offsets[sentence] + place) * width);
+    }
+  }
+  for (const EncoderLayer& layer : model.encoder) {
+    residual(work, config, layer.self_attention.norm, x, rows, [&](const float* in, float* out) {
+      attend_to_itself(work, model, layer.self_attention, in, offsets, out);
+    });
+    residual(work, config, layer.feed_forward.norm, x, rows, [&](const float* in, float* out) {
+      feed_forward(work, config, layer.feed_forward, in, rows, out);
+    });
+  }
+  if (config.norm_position == NormPosition::pre) {
+    normalise(work, model.encoder_norm, x, x, rows, config.d_model);
+  }
+
+  for (const Source& source : sources) source.memory->reach(static_cast<int>(source.ids->size()));
+  const std::size_t memory_width = static_cast<std::size_t>(config.memory_width());
+  float* projected = work.projected.room(rows * memory_width);
+  make_ready(work, model.projection.dtype(), x, rows, config.d_model);
+  for (int number = 0; number < config.decoder_layers; ++number) {
+    project_ready(work, model.decoder[static_cast<std::size_t>(number)].cross_attention.keys_values,
+                  projected);
+    for (std::size_t sentence = 0; sentence < sources.size(); ++sentence) {
+      for (std::size_t row = offsets[sentence]; row < offsets[sentence + 1]; ++row) {
+        sources[sentence].memory->put(number, static_cast<int>(row - offsets[sentence]),
+                                      projected + row * memory_width);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void encode(Work& work, const Model& model, std::span<const Source> sources,
+            const std::function<void()>& keep_on) {
+  while (!sources.empty()) {
+    keep_on();
+    std::size_t rows = sources[0].ids->size();
+    std::size_t count = 1;
+    while (count < sources.size() && rows + sources[count].ids->size() <= kRows) {
+      rows += sources[count++].ids->size();
+    }
+    encode_group(work, model, sources.first(count));
+    sources = sources.subspan(count);
+  }
+}
+
+}  // namespace regard

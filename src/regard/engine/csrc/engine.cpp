@@ -1,0 +1,145 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "model.h"
+#include "scheduler.h"
+
+namespace regard {
+
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr int kWidestBeam = 1 << 16;
+constexpr int kMostTokens = 1 << 20;
+constexpr std::int64_t kMostPlaces = 1 << 29;  // in the past of a sentence
+
+void require(bool holds, const std::string& otherwise) {
+  if (!holds) throw std::invalid_argument(otherwise);
+}
+
+int checked_threads(int threads) {
+  require(threads >= 1 && threads <= kMostThreads,
+          "threads = " + std::to_string(threads) + " is not between 1 and " +
+              std::to_string(kMostThreads));
+  return threads;
+}
+
+void check_ids(const std::vector<std::int32_t>& ids, int vocabulary, const std::string& what) {
+  for (const std::int32_t id : ids) {
+    require(id >= 0 && id < vocabulary, what + " holds the id " + std::to_string(id) +
+                                            ", and the vocabulary has " +
+                                            std::to_string(vocabulary));
+  }
+}
+
+void check_options(const SearchOptions& options, int vocabulary) {
+  check_ids({options.bos, options.eos}, vocabulary, "bos or eos");
+  require(options.beam >= 1 && options.beam <= kWidestBeam,
+          "beam = " + std::to_string(options.beam) + " is not between 1 and " +
+              std::to_string(kWidestBeam));
+  require(options.n_best >= 1 && options.n_best <= options.beam,
+          "n_best = " + std::to_string(options.n_best) + " is not between 1 and the beam");
+  require(options.alpha - options.alpha == 0, "alpha must be finite");
+  require(options.min_tokens >= 0, "min_tokens must not be below 0");
+  require(options.no_repeat_ngram >= 0, "no_repeat_ngram must not be below 0");
+  require(options.batch_tokens >= 1, "batch_tokens must be at least 1");
+}
+
+// The most positions that one of the sentences takes, on either side.
+int check_lengths(const ModelConfig& config, const std::vector<Ids>& sources,
+                  const std::vector<int>& max_tokens, const std::vector<Ids>& prefixes) {
+  std::size_t longest = 1;
+  for (std::size_t number = 0; number < sources.size(); ++number) {
+    require(max_tokens[number] >= 0 && max_tokens[number] <= kMostTokens,
+            "max_tokens = " + std::to_string(max_tokens[number]) + " is not between 0 and " +
+                std::to_string(kMostTokens));
+    std::size_t target = static_cast<std::size_t>(max_tokens[number]);
+    if (!prefixes.empty()) target = std::max(target, prefixes[number].size());
+    longest = std::max({longest, sources[number].size(), target + 1});
+  }
+  require(longest <= static_cast<std::size_t>(kMostTokens) + 1,
+          "a sequence of " + std::to_string(longest) + " tokens is too long");
+  require(config.positions != PositionsKind::learned ||
+              longest <= static_cast<std::size_t>(config.max_positions),
+          "a sequence of " + std::to_string(longest) + " tokens is longer than the " +
+              std::to_string(config.max_positions) + " learned positions of the model");
+  return static_cast<int>(longest);
+}
+
+void check_prefixes(const std::vector<Ids>& prefixes, const SearchOptions& options,
+                    int vocabulary) {
+  std::set<std::int32_t> forbidden(options.never.begin(), options.never.end());
+  forbidden.insert({options.bos, options.eos});
+  for (const Ids& prefix : prefixes) {
+    check_ids(prefix, vocabulary, "a prefix");
+    for (const std::int32_t id : prefix) {
+      require(!forbidden.contains(id), "a target prefix may not hold control tokens");
+    }
+  }
+}
+
+// What is never generated: eos always may be.
+std::vector<std::int32_t> never_of(const SearchOptions& options) {
+  std::vector<std::int32_t> never = options.never;
+  never.push_back(options.bos);
+  std::erase(never, options.eos);
+  return never;
+}
+
+}  // namespace
+
+struct Engine::Parts {
+  Parts(const ModelConfig& config, const Weights& weights, Dtype given, int threads)
+      : model(config, weights, given), dtype(given), workshop(threads) {}
+
+  Model model;
+  Dtype dtype;
+  Workshop workshop;
+  std::mutex mutex;
+};
+
+Engine::Engine(const ModelConfig& config, const Weights& weights, Dtype dtype, int threads)
+    : parts_(std::make_unique<Parts>(config, weights, dtype, checked_threads(threads))) {}
+
+Engine::~Engine() = default;
+
+const ModelConfig& Engine::config() const { return parts_->model.config; }
+Dtype Engine::dtype() const { return parts_->dtype; }
+int Engine::threads() const { return parts_->workshop.team.size(); }
+std::size_t Engine::bytes() const { return parts_->model.bytes(); }
+
+std::vector<std::vector<Hypothesis>> Engine::translate(
+    const std::vector<Ids>& sources, const SearchOptions& options,
+    const std::vector<int>& max_tokens, const std::vector<Ids>& prefixes,
+    const std::atomic<bool>* stop) const {
+  const ModelConfig& config = parts_->model.config;
+  require(max_tokens.size() == sources.size(),
+          std::to_string(max_tokens.size()) + " limits for " + std::to_string(sources.size()) +
+              " sources");
+  require(prefixes.empty() || prefixes.size() == sources.size(),
+          std::to_string(prefixes.size()) + " prefixes for " + std::to_string(sources.size()) +
+              " sources");
+  check_options(options, config.target_vocabulary);
+  for (const Ids& source : sources) check_ids(source, config.source_vocabulary, "a source");
+  check_prefixes(prefixes, options, config.target_vocabulary);
+  const int longest = check_lengths(config, sources, max_tokens, prefixes);
+
+  require((static_cast<std::int64_t>(longest) + 1) * options.beam <= kMostPlaces,
+          "beam = " + std::to_string(options.beam) + " is too wide for " +
+              std::to_string(longest) + " tokens");
+
+  const std::lock_guard lock(parts_->mutex);
+  parts_->model.reach(longest);
+  Job job{parts_->model, options, sources, max_tokens, prefixes, stop, never_of(options), {}, {},
+          {}};
+  job.results.resize(sources.size());
+  for (std::size_t number = 0; number < sources.size(); ++number) job.order.push_back(number);
+  run(parts_->workshop, job);
+  return std::move(job.results);
+}
+
+}  // namespace regard

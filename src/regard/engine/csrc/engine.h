@@ -1,0 +1,91 @@
+// The engine as it is seen from outside: weights go in once, then sentences in, hypotheses out.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "config.h"
+#include "kernels.h"
+
+namespace regard {
+
+// A float32 array in row-major order that someone else owns.
+struct Array {
+  const float* data = nullptr;
+  std::vector<std::int64_t> shape;
+};
+
+// By the names of the model's state dict ("encoder_layers.0.self_attention.input.weight", ...).
+using Weights = std::map<std::string, Array>;
+
+struct SearchOptions {
+  std::int32_t bos = 0;
+  std::int32_t eos = 0;
+  // Tokens that are never generated, bos and pad among them; eos is ignored here.
+  std::vector<std::int32_t> never;
+  int beam = 1;  // 1: greedy
+  int n_best = 1;
+  double alpha = 0.6;
+  int min_tokens = 0;
+  int no_repeat_ngram = 0;
+  // Bounds what is worked on at once: source tokens times the beam.
+  std::size_t batch_tokens = 4096;
+};
+
+// `tokens` hold neither start nor end; `finished` is false when the search cut it.
+struct Hypothesis {
+  std::vector<std::int32_t> tokens;
+  double log_prob = 0;
+  double score = 0;
+  bool finished = false;
+};
+
+// The stop flag was raised while a call ran.
+class Stopped : public std::runtime_error {
+ public:
+  Stopped() : std::runtime_error("stopped") {}
+};
+
+// The model's output is NaN.
+class NotANumber : public std::runtime_error {
+ public:
+  NotANumber() : std::runtime_error("the model's output is not a number (NaN)") {}
+};
+
+class Engine {
+ public:
+  // Packs the weights; the arrays are not needed afterwards. Throws std::invalid_argument when a
+  // weight is missing, has another shape, is unknown, or a size makes no sense.
+  Engine(const ModelConfig& config, const Weights& weights, Dtype dtype, int threads);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ModelConfig& config() const;
+  Dtype dtype() const;
+  int threads() const;
+  std::size_t bytes() const;  // of packed weights
+
+  // One list a source, the best hypothesis first, in the order of the sources. A source holds the
+  // ids that the encoder reads, control tokens included; `max_tokens` has one entry for each, the
+  // end token not counted. `prefixes` is empty, or holds for each the tokens to begin with.
+  // Calls from several threads wait for one another. Throws std::invalid_argument for bad input,
+  // NotANumber, and Stopped soon after `stop` (when given) is set.
+  std::vector<std::vector<Hypothesis>> translate(
+      const std::vector<std::vector<std::int32_t>>& sources, const SearchOptions& options,
+      const std::vector<int>& max_tokens,
+      const std::vector<std::vector<std::int32_t>>& prefixes = {},
+      const std::atomic<bool>* stop = nullptr) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace regard

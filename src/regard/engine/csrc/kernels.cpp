@@ -1,0 +1,237 @@
+#include "kernels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "kernel_table.h"
+
+namespace regard {
+
+namespace {
+
+// Sums of 255 x 127 over this many inputs fit in 32 bits.
+constexpr int kMostInputs = 1 << 16;
+
+int inputs_a_step(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return 1;
+    case Dtype::bf16: return 2;
+    case Dtype::i8: return 4;
+  }
+  return 1;
+}
+
+float from_bf16(std::uint16_t value) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
+  float wide;
+  std::memcpy(&wide, &bits, sizeof wide);
+  return wide;
+}
+
+// Weights are quantised as inputs are, but as signed bytes. Returns 128 times their sum.
+std::int32_t make_signed(std::vector<std::byte>& row) {
+  std::int32_t sum = 0;
+  for (std::byte& level : row) {
+    level ^= std::byte{128};
+    sum += static_cast<std::int8_t>(level);
+  }
+  return 128 * sum;
+}
+
+Kernels with_i8(Kernels base, LinearKernel i8) {
+  base.i8 = i8;
+  return base;
+}
+
+Kernels with_bf16(Kernels base, LinearKernel bf16) {
+  base.bf16 = bf16;
+  return base;
+}
+
+}  // namespace
+
+const Kernels& kernels_of(Isa isa) {
+  switch (isa) {
+    case Isa::portable: break;
+    case Isa::avx2: return avx2_kernels();
+    case Isa::avx2_vnni: {
+      static const Kernels all = with_i8(avx2_kernels(), avx2_vnni_i8());
+      return all;
+    }
+    case Isa::avx512: return avx512_kernels();
+    case Isa::avx512_vnni: {
+      static const Kernels vnni = with_i8(avx512_kernels(), avx512_vnni_i8());
+      static const Kernels all =
+          processor().avx512_bf16 ? with_bf16(vnni, avx512_bf16()) : vnni;
+      return all;
+    }
+  }
+  return portable_kernels();
+}
+
+const Kernels& kernels() { return kernels_of(active_isa()); }
+
+Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dtype dtype) {
+  if (out < 1 || in < 1) throw std::invalid_argument("a linear layer has at least 1 x 1 weights");
+  if (out > std::numeric_limits<int>::max() - kColumns || in > kMostInputs) {
+    throw std::invalid_argument("a linear layer is too large");
+  }
+  Linear packed;
+  packed.out_ = out;
+  packed.in_ = in;
+  packed.dtype_ = dtype;
+  const int group = inputs_a_step(dtype);
+  packed.steps_ = (in + group - 1) / group;
+  const std::size_t blocks = (static_cast<std::size_t>(out) + kColumns - 1) / kColumns;
+  packed.block_bytes_ = static_cast<std::size_t>(packed.steps_) * 4 * kColumns;
+  packed.weight_.assign(blocks * packed.block_bytes_, std::byte{0});
+  packed.bias_.assign(blocks * kColumns, 0.0f);
+  if (bias) std::copy_n(bias, out, packed.bias_.begin());
+  if (dtype == Dtype::i8) {
+    packed.scale_.assign(blocks * kColumns, 0.0f);
+    packed.sums_.assign(blocks * kColumns, 0);
+  }
+  const Kernels& use = kernels();
+  std::vector<std::byte> row(static_cast<std::size_t>(packed.steps_) * 4);
+  for (int o = 0; o < out; ++o) {
+    const float* from = weight + static_cast<std::size_t>(o) * in;
+    switch (dtype) {
+      case Dtype::f32: std::memcpy(row.data(), from, row.size()); break;
+      case Dtype::bf16: use.round(from, in, packed.steps_ * 2, row.data()); break;
+      case Dtype::i8:
+        use.quantise(from, in, packed.steps_ * 4, row.data(), &packed.scale_[o]);
+        packed.sums_[o] = make_signed(row);
+        break;
+    }
+    std::byte* to = packed.weight_.data() + o / kColumns * packed.block_bytes_ + o % kColumns * 4;
+    for (std::size_t at = 0; at < row.size(); at += 4) {
+      std::memcpy(to + at * kColumns, row.data() + at, 4);
+    }
+  }
+  return packed;
+}
+
+std::size_t Linear::bytes() const {
+  return weight_.size() + bias_.size() * sizeof(float) + scale_.size() * sizeof(float) +
+         sums_.size() * sizeof(std::int32_t);
+}
+
+void Linear::unpack(int column, float* weight) const {
+  const int group = inputs_a_step(dtype_);
+  const std::size_t element = 4 / static_cast<std::size_t>(group);
+  const std::byte* from = block(column / kColumns) + column % kColumns * 4;
+  for (int i = 0; i < in_; ++i) {
+    const auto step = static_cast<std::size_t>(i / group);
+    const std::byte* at = from + step * 4 * kColumns + i % group * element;
+    if (dtype_ == Dtype::f32) {
+      std::memcpy(weight + i, at, sizeof(float));
+    } else if (dtype_ == Dtype::bf16) {
+      std::uint16_t value;
+      std::memcpy(&value, at, sizeof value);
+      weight[i] = from_bf16(value);
+    } else {
+      std::int8_t value;
+      std::memcpy(&value, at, sizeof value);
+      weight[i] = scale_[column] * static_cast<float>(value);
+    }
+  }
+}
+
+void Input::set(Dtype dtype, const float* x, std::size_t rows, int in, std::size_t x_stride) {
+  start(dtype, x, rows, in, x_stride);
+  fill(0, rows);
+}
+
+void Input::start(Dtype dtype, const float* x, std::size_t rows, int in, std::size_t x_stride) {
+  dtype_ = dtype;
+  x_ = x;
+  rows_ = rows;
+  in_ = in;
+  x_stride_ = x_stride;
+  if (dtype == Dtype::f32) return;
+  const auto group = static_cast<std::size_t>(inputs_a_step(dtype));
+  packed_stride_ = (static_cast<std::size_t>(in) + group - 1) / group * 4;
+  if (packed_.size() < rows * packed_stride_) packed_.resize(rows * packed_stride_);
+  if (scale_.size() < rows) scale_.resize(rows);
+}
+
+void Input::fill(std::size_t first, std::size_t last) {
+  if (dtype_ == Dtype::f32) return;
+  const Kernels& use = kernels();
+  for (std::size_t row = first; row < last; ++row) {
+    const float* x = x_ + row * x_stride_;
+    std::byte* packed = packed_.data() + row * packed_stride_;
+    if (dtype_ == Dtype::i8) {
+      use.quantise(x, in_, static_cast<int>(packed_stride_), packed, scale_.data() + row);
+    } else {
+      use.round(x, in_, static_cast<int>(packed_stride_ / 2), packed);
+    }
+  }
+}
+
+void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride, int begin,
+           int end) {
+  if (begin >= end) return;
+  const Kernels& use = kernels();
+  switch (linear.dtype()) {
+    case Dtype::f32: return use.f32(linear, input, y, y_stride, begin, end);
+    case Dtype::bf16: return use.bf16(linear, input, y, y_stride, begin, end);
+    case Dtype::i8: return use.i8(linear, input, y, y_stride, begin, end);
+  }
+}
+
+void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride) {
+  apply(linear, input, y, y_stride, 0, linear.out());
+}
+
+float dot(const float* a, const float* b, int n) { return kernels().dot(a, b, n); }
+void axpy(float a, const float* x, float* y, int n) { kernels().axpy(a, x, y, n); }
+void add(const float* x, float* y, int n) { kernels().add(x, y, n); }
+void multiply(const float* x, float* y, int n) { kernels().multiply(x, y, n); }
+void scale(float a, float* y, int n) { kernels().scale(a, y, n); }
+
+void scores(const float* query, const RowsAt& keys, int count, int n, float scale, float* scores) {
+  kernels().scores(query, keys, count, n, scale, scores);
+}
+
+void weigh(const float* weights, const RowsAt& values, int count, int n, float* out) {
+  kernels().weigh(weights, values, count, n, out);
+}
+
+void softmax(float* row, int n) { kernels().softmax(row, n); }
+
+void attend(const float* query, const RowsAt& keys, const RowsAt& values, int count, int key_dim,
+            int value_dim, float scale, float* work, float* out) {
+  const Kernels& use = kernels();
+  use.scores(query, keys, count, key_dim, scale, work);
+  use.softmax(work, count);
+  use.weigh(work, values, count, value_dim, out);
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float epsilon, float* y,
+                int n) {
+  kernels().layer_norm(x, weight, bias, epsilon, y, n);
+}
+
+void rms_norm(const float* x, const float* weight, float epsilon, float* y, int n) {
+  kernels().rms_norm(x, weight, epsilon, y, n);
+}
+
+void activate(Activation activation, float* row, int n) { kernels().activate(activation, row, n); }
+
+void activate_gate(Activation activation, float* gate, const float* value, int n) {
+  kernels().activate_gate(activation, gate, value, n);
+}
+
+void exp(float* row, int n) { kernels().exp(row, n); }
+float max(const float* row, int n) { return kernels().max(row, n); }
+float sum_exp(const float* row, int n, float shift) { return kernels().sum_exp(row, n, shift); }
+
+int first_above(const float* row, int n, float floor) {
+  return kernels().first_above(row, n, floor);
+}
+
+}  // namespace regard

@@ -1,0 +1,77 @@
+// The search of one sentence: greedy, or a beam with a length penalty and an exact rule to stop.
+//
+// It is the search of regard.decoding.beam, for one sentence: with a beam of one it is greedy.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine.h"
+
+namespace regard {
+
+// ((5 + length) / 6) ** alpha, kept between 1e-200 and 1e200.
+double length_penalty(int length, double alpha);
+
+struct Candidate {
+  float log_prob;
+  std::int32_t token;
+};
+
+// One hypothesis that runs. `places` are those in the past that it came by; see Past.
+struct Running {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> places;
+  double log_prob = 0;
+};
+
+class Search {
+ public:
+  // `options` and `prefix` (may be null) must outlive it; `max_tokens` is raised to the prefix.
+  Search(const SearchOptions& options, int max_tokens, const std::vector<std::int32_t>* prefix);
+
+  bool done() const { return running_.empty(); }
+  int length() const { return length_; }
+  const std::vector<Running>& running() const { return running_; }
+
+  // The last token of a hypothesis: what the decoder reads next.
+  std::int32_t last(int slot) const;
+
+  // The token that must follow, or -1.
+  std::int32_t forced() const;
+
+  // Fills `blocked` with the tokens that may not follow, those of SearchOptions::never apart.
+  void block(int slot, std::vector<std::int32_t>& blocked) const;
+
+  // Goes on by one token, given the best continuations of every running hypothesis, each list the
+  // best first and without those that may not follow.
+  void advance(const std::vector<std::span<const Candidate>>& candidates);
+
+  // The best hypothesis first, at most n_best; for once.
+  std::vector<Hypothesis> take();
+
+ private:
+  struct Next {
+    double log_prob;
+    int parent;
+    std::int32_t token;
+  };
+
+  std::vector<Next> best_of(const std::vector<std::span<const Candidate>>& candidates) const;
+  void end(const Next& next);
+  void cut(int slot);
+  bool over(const std::vector<Next>& running) const;
+  void go_on(const std::vector<Next>& running);
+
+  const SearchOptions& options_;
+  const std::vector<std::int32_t>* prefix_;
+  int max_tokens_;
+  int places_;
+  int length_ = 0;
+  std::vector<Running> running_;
+  std::vector<double> best_ended_;  // scores, the best first, at most n_best
+  std::vector<Hypothesis> found_;
+};
+
+}  // namespace regard

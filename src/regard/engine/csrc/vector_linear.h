@@ -1,0 +1,143 @@
+// Linear layers over a vector type V: tiles of some rows by some columns, summed in registers.
+//
+// Like vector_rows.h, it includes nothing. A kernel K says how it reads weights and inputs and how
+// it ends: `Sum` a register of sums, `Row` what identifies an input row, and functions on them.
+
+// Float32 weights; V::F sums.
+template <class V>
+struct F32Kernel {
+  using Sum = typename V::F;
+  static constexpr int width = V::width;
+
+  struct Weight { Sum w; };
+  struct Value { Sum x; };
+
+  static const std::byte* row(const Input& input, std::size_t r) {
+    return reinterpret_cast<const std::byte*>(input.x() + r * input.x_stride());
+  }
+  static Sum begin(const Linear&, int) { return V::zero(); }
+  static Weight weight(const std::byte* at) {
+    return {V::load(reinterpret_cast<const float*>(at))};
+  }
+  static Value value(const std::byte* row, int step) {
+    return {V::set(reinterpret_cast<const float*>(row)[step])};
+  }
+  static Sum more(Value x, Weight w, Sum sum) { return V::fma(x.x, w.w, sum); }
+  static typename V::F end(Sum sum, const Linear& linear, const Input&, std::size_t, int column) {
+    return V::add(sum, V::load(linear.bias() + column));
+  }
+};
+
+// bfloat16 weights and inputs, widened to float32 in registers: the first of a pair, the second.
+template <class V>
+struct Bf16Kernel {
+  using Sum = typename V::F;
+  static constexpr int width = V::width;
+
+  struct Weight { Sum first, second; };
+  struct Value { Sum first, second; };
+
+  static const std::byte* row(const Input& input, std::size_t r) {
+    return input.packed() + r * input.packed_stride();
+  }
+  static Sum begin(const Linear&, int) { return V::zero(); }
+  static Weight weight(const std::byte* at) {
+    return {V::load_first_of_pairs(at), V::load_second_of_pairs(at)};
+  }
+  static Value value(const std::byte* row, int step) {
+    unsigned pair;
+    __builtin_memcpy(&pair, row + static_cast<std::size_t>(step) * 4, sizeof pair);
+    const unsigned first = pair << 16, second = pair & 0xffff0000u;
+    float x, y;
+    __builtin_memcpy(&x, &first, sizeof x);
+    __builtin_memcpy(&y, &second, sizeof y);
+    return {V::set(x), V::set(y)};
+  }
+  static Sum more(Value x, Weight w, Sum sum) {
+    return V::fma(x.second, w.second, V::fma(x.first, w.first, sum));
+  }
+  static typename V::F end(Sum sum, const Linear& linear, const Input&, std::size_t, int column) {
+    return V::add(sum, V::load(linear.bias() + column));
+  }
+};
+
+// The tiles of kernel K, whose last step is over V: at most ROWS rows by VECTORS registers.
+template <class V, class K, int ROWS, int VECTORS>
+struct Tiles {
+  static constexpr int kWide = K::width * VECTORS;
+  static_assert(kColumns % kWide == 0);
+
+  // Columns column .. column + kWide of the layer, as many of them as `wanted`.
+  template <int R>
+  static void tile(const Linear& linear, const Input& input, std::size_t first, float* y,
+                   std::size_t y_stride, int column, int wanted) {
+    const std::byte* rows[R];
+    typename K::Sum sums[R][VECTORS];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      rows[r] = K::row(input, first + static_cast<std::size_t>(r));
+#pragma GCC unroll 8
+      for (int v = 0; v < VECTORS; ++v) sums[r][v] = K::begin(linear, column + v * K::width);
+    }
+    const std::byte* weights =
+        linear.block(column / kColumns) + static_cast<std::size_t>(column % kColumns) * 4;
+    const int steps = linear.steps();
+    for (int step = 0; step < steps; ++step, weights += kColumns * 4) {
+      typename K::Weight w[VECTORS];
+#pragma GCC unroll 8
+      for (int v = 0; v < VECTORS; ++v) {
+        w[v] = K::weight(weights + v * K::width * 4);
+        if (v * K::width * 4 % 64 == 0) V::prefetch(weights + v * K::width * 4 + kAhead);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const typename K::Value x = K::value(rows[r], step);
+#pragma GCC unroll 8
+        for (int v = 0; v < VECTORS; ++v) sums[r][v] = K::more(x, w[v], sums[r][v]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      float* to = y + (first + static_cast<std::size_t>(r)) * y_stride;
+#pragma GCC unroll 8
+      for (int v = 0; v < VECTORS; ++v) {
+        const std::size_t row = first + static_cast<std::size_t>(r);
+        const typename V::F out = K::end(sums[r][v], linear, input, row, column + v * K::width);
+        const int left = wanted - v * K::width;
+        if (left >= K::width) {
+          V::store(to + v * K::width, out);
+        } else if (left > 0) {
+          V::store_first(to + v * K::width, out, left);
+        }
+      }
+    }
+  }
+
+  template <int R>
+  static void remainder(std::size_t left, const Linear& linear, const Input& input,
+                        std::size_t first, float* y, std::size_t y_stride, int column,
+                        int wanted) {
+    if constexpr (R > 0) {
+      if (left == R) return tile<R>(linear, input, first, y, y_stride, column, wanted);
+      remainder<R - 1>(left, linear, input, first, y, y_stride, column, wanted);
+    }
+  }
+
+  static void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride,
+                    int begin, int end) {
+    const std::size_t rows = input.rows();
+    for (int column = begin; column < end; column += kWide) {
+      const int wanted = end - column < kWide ? end - column : kWide;
+      float* to = y + (column - begin);
+      std::size_t first = 0;
+      for (; first + ROWS <= rows; first += ROWS) {
+        tile<ROWS>(linear, input, first, to, y_stride, column, wanted);
+      }
+      remainder<ROWS - 1>(rows - first, linear, input, first, to, y_stride, column, wanted);
+    }
+  }
+
+ private:
+  // Bytes between what is asked for and what is used: weights seldom wait in the nearest cache.
+  static constexpr int kAhead = 8192;
+};

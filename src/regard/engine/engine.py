@@ -1,0 +1,168 @@
+"""A model packed for translation: `Engine` takes sentences as ids and gives hypotheses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard import machine
+from regard.engine import native
+from regard.engine.native import EngineError
+from regard.engine.support import native_config, refusal
+from regard.errors import ModelError
+from regard.models.config import TransformerConfig
+
+if TYPE_CHECKING:
+    from regard.engine import _native
+
+Dtype = Literal["float32", "bfloat16", "int8"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came to; the fields are those of `regard.decoding.hypothesis.Hypothesis`."""
+
+    tokens: tuple[int, ...]
+    score: float
+    log_prob: float
+    finished: bool
+
+
+class Engine:
+    """The weights of an encoder-decoder, packed; the arrays they came in are not kept.
+
+    A sentence's answer has the same bits whatever is translated beside it, in whatever order,
+    and on however many threads.
+
+    Args:
+        config: what the model is made of.
+        weights: float32 arrays by the names of the model's state dict.
+        source_vocabulary: number of source ids.
+        target_vocabulary: number of target ids.
+        dtype: what matrices are stored in. `int8` has a scale for each row of a matrix, and
+            one for each token that it is applied to; `bfloat16` rounds both, too. Beside
+            either, embeddings are bfloat16. Sums and all that is no matrix stay float32.
+        threads: CPU threads to use; None takes what `default_threads` says.
+
+    Raises:
+        EngineError: there is no engine here, or it does not support the model; says which part.
+        ModelError: the weights are not those of the config.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        weights: Mapping[str, NDArray[Any]],
+        *,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        dtype: Dtype = "float32",
+        threads: int | None = None,
+    ) -> None:
+        if problem := native.absence():
+            raise EngineError(f"there is no engine: {problem}")
+        if problem := refusal(config):
+            raise EngineError(f"the engine does not support {problem}")
+        self.config = config
+        self.dtype: Dtype = dtype
+        self.isa = native.isa()
+        try:
+            self._native: _native.Engine = native.module().Engine(
+                config=native_config(
+                    config,
+                    source_vocabulary=source_vocabulary,
+                    target_vocabulary=target_vocabulary,
+                ),
+                weights={
+                    name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()
+                },
+                dtype=dtype,
+                threads=default_threads() if threads is None else threads,
+            )
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self._native.threads
+
+    @property
+    def bytes(self) -> int:
+        """What the packed weights take in memory."""
+        return self._native.bytes
+
+    def __str__(self) -> str:
+        return f"native {self.dtype} on {self.isa}"
+
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        max_tokens: Sequence[int],
+        bos: int,
+        eos: int,
+        never: Sequence[int] = (),
+        prefixes: Sequence[Sequence[int]] | None = None,
+        beam: int = 4,
+        n_best: int = 1,
+        alpha: float = 0.6,
+        min_tokens: int = 0,
+        no_repeat_ngram: int = 0,
+        batch_tokens: int = 4096,
+    ) -> list[list[Found]]:
+        """Search each source: its hypotheses, the best first, in the order of the sources.
+
+        They are those that `regard.decoding.search.search` finds. Ctrl-C stops it.
+
+        Args:
+            sources: the ids that the encoder reads, control tokens included.
+            max_tokens: for each source the most tokens of a hypothesis, without the end.
+            bos: what the decoder starts from.
+            eos: what ends a hypothesis.
+            never: ids that are never generated; `eos` always may be.
+            prefixes: for each source the ids that its hypotheses must begin with.
+            beam: hypotheses kept at each step; 1 is greedy search.
+            n_best: how many hypotheses of a source, at most.
+            alpha: exponent of the length penalty.
+            min_tokens: the least tokens of a hypothesis.
+            no_repeat_ngram: no run of so many tokens comes twice; 0 lets them.
+            batch_tokens: bounds the source tokens times the beam that are worked on at once.
+
+        Raises:
+            ModelError: the model's output is NaN, or an id or prefix is none of the model's.
+        """
+        try:
+            found = self._native.translate(
+                sources,
+                max_tokens=max_tokens,
+                prefixes=[] if prefixes is None else prefixes,
+                bos=bos,
+                eos=eos,
+                never=never,
+                beam=beam,
+                n_best=n_best,
+                alpha=alpha,
+                min_tokens=min_tokens,
+                no_repeat_ngram=no_repeat_ngram,
+                batch_tokens=batch_tokens,
+            )
+        except native.module().NotANumber as error:
+            raise ModelError(
+                str(error), hint="its weights are damaged, or it diverged in training"
+            ) from None
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+        return [
+            [Found(tuple(tokens), score, log_prob, done) for tokens, score, log_prob, done in each]
+            for each in found
+        ]
+
+
+def default_threads() -> int:
+    """One for each core that this process may use, a container's limit included."""
+    usable = machine.usable_cores()
+    limit = machine.container_cores()
+    return usable if limit is None else max(1, min(usable, round(limit)))

@@ -1,0 +1,167 @@
+"""Who searches for translations: the engine, or PyTorch where the engine can't."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, cast, get_args
+
+import torch
+
+from regard.decoding.config import DecodingConfig
+from regard.decoding.hypothesis import Hypothesis
+from regard.engine import native, support
+from regard.engine.engine import Dtype, Engine
+from regard.engine.native import EngineError
+from regard.errors import RegardError
+from regard.serving.opening import OpenedRun
+from regard.text.vocabulary import never_generated
+
+EngineName = Literal["auto", "native", "torch"]
+
+_HINT: Final = "Leave the engine to be chosen, or use --engine torch."
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Who translates.
+
+    `engine` is None where PyTorch does. `reason` then says what of the models the engine does
+    not support, and is empty where PyTorch was asked for or there is no engine to be had.
+    `required` tells that the engine was asked for, so that PyTorch may not stand in.
+    """
+
+    engine: Engine | None = None
+    reason: str = ""
+    required: bool = False
+
+    def __str__(self) -> str:
+        return "torch" if self.engine is None else str(self.engine)
+
+
+def wanted_device(device: str, engine: str) -> str:
+    """Where the models go: the engine works on the CPU, whatever GPU there is."""
+    return "cpu" if engine == "native" and device == "auto" else device
+
+
+def check_names(engine: str, dtype: str | None) -> None:
+    """Refuse what is no engine or no dtype, or the two together.
+
+    Raises:
+        RegardError: says which.
+    """
+    for where, given, known in (
+        ("engine", engine, get_args(EngineName)),
+        ("dtype", dtype or "float32", get_args(Dtype)),
+    ):
+        if given not in known:
+            names = ", ".join(f'"{name}"' for name in known)
+            raise RegardError(f'expected one of {names}, got "{given}"', where=where)
+    if engine == "torch" and dtype not in {None, "float32"}:
+        raise RegardError(f"{dtype} needs the engine, and PyTorch was asked for", where="dtype")
+
+
+def choose_engine(
+    runs: Sequence[OpenedRun],
+    *,
+    engine: str = "auto",
+    dtype: str | None = None,
+    threads: int | None = None,
+) -> Chosen:
+    """Pack a model for the engine, if the engine may and can translate with it.
+
+    Args:
+        runs: the opened runs; the engine takes no ensemble.
+        engine: "native" must, "auto" may, and "torch" may not.
+        dtype: what the engine computes with; left out, float32. With any other it must be the
+            engine, for PyTorch would give other translations.
+        threads: CPU threads of the engine.
+
+    Raises:
+        RegardError: a name is unknown, or a dtype is asked of PyTorch that it has not.
+        EngineError: the engine must translate, and can't; says why.
+    """
+    check_names(engine, dtype)
+    if engine == "torch":
+        return Chosen()
+    required = engine == "native" or dtype not in {None, "float32"}
+    model = runs[0].model
+    absence, refusal = native.absence(), _refusal(runs)
+    on_gpu = model.output_weight.device.type != "cpu"
+    if absence or refusal or on_gpu:
+        if not required:
+            return Chosen(reason="" if absence or on_gpu else refusal)
+        if absence:
+            raise EngineError(f"there is no engine: {absence}", hint="Use --engine torch.")
+        raise EngineError(
+            f"the engine does not support {refusal or 'a GPU'}",
+            where=str(runs[0].path),
+            hint=_HINT,
+        )
+    weights = {
+        name: tensor.detach().to(torch.float32).numpy()
+        for name, tensor in model.state_dict().items()
+    }
+    made = Engine(
+        model.config,
+        weights,
+        source_vocabulary=model.source_vocabulary,
+        target_vocabulary=model.target_vocabulary,
+        dtype=cast(Dtype, dtype or "float32"),
+        threads=threads,
+    )
+    return Chosen(made, required=required)
+
+
+def search_refusal(config: DecodingConfig, *, attention: bool = False) -> str:
+    """What of a search the engine does not support; "" if nothing.
+
+    Args:
+        attention: whether alignments or attention are asked for.
+    """
+    if config.method != "beam":
+        return f'decoding.method = "{config.method}"'
+    if config.coverage:
+        return f"decoding.coverage = {config.coverage:g}"
+    return "alignments" if attention else ""
+
+
+class EngineSearch:
+    """The engine as a searcher of `regard.decoding.translate.translate`, for one run."""
+
+    def __init__(self, engine: Engine, run: OpenedRun) -> None:
+        self._engine = engine
+        self._target = run.tokenizers.target
+
+    def __call__(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        max_tokens: Sequence[int],
+        prefixes: Sequence[Sequence[int]],
+        config: DecodingConfig,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source."""
+        target = self._target
+        found = self._engine.translate(
+            sources,
+            max_tokens=max_tokens,
+            prefixes=prefixes if any(map(len, prefixes)) else None,
+            bos=target.start_id,
+            eos=target.eos_id,
+            # Those that a search never generates: what it starts from, and all control ids.
+            never=sorted({target.start_id, *never_generated(target)} - {target.eos_id}),
+            beam=config.beam,
+            n_best=config.n_best,
+            alpha=config.alpha,
+            min_tokens=config.min_tokens,
+            no_repeat_ngram=config.no_repeat_ngram,
+            batch_tokens=config.batch_tokens,
+        )
+        return [
+            [Hypothesis(each.tokens, each.score, each.log_prob, each.finished) for each in some]
+            for some in found
+        ]
+
+
+def _refusal(runs: Sequence[OpenedRun]) -> str:
+    """What of the models the engine does not support."""
+    return "an ensemble" if len(runs) > 1 else support.refusal(runs[0].model.config)

@@ -1,0 +1,164 @@
+"""Random tiny models of every kind that the engine supports, and the searches to compare."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.decoding.config import DecodingConfig
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.padding import padded
+from regard.decoding.search import search
+from regard.decoding.step import ModelStep
+from regard.engine.engine import Dtype, Engine, Found
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
+from regard.nn.config import (
+    LayerNormConfig,
+    LearnedConfig,
+    NoPositionsConfig,
+    RMSNormConfig,
+    SinusoidalConfig,
+)
+
+PAD, BOS, EOS, UNUSED = 0, 1, 2, 3
+MOST = 40  # positions of a learned table
+
+# Every value of every key that the engine knows; the first is the default of the others' tests.
+CHOICES: dict[str, Sequence[Any]] = {
+    "d_model": (16, 24, 68),
+    "num_heads": (2, 4),
+    "num_kv_heads": (None, 1, 2),
+    "d_k": (None, 5, 16),
+    "d_v": (None, 3, 19),
+    "d_ff": (32, 7, 65),
+    "attention_bias": (True, False),
+    "attention_output_bias": (None, True, False),
+    "attention_scale": (None, 0.3),
+    "norm": (LayerNormConfig(), RMSNormConfig(), LayerNormConfig(eps=0.1), RMSNormConfig(eps=0.1)),
+    "norm_position": ("post", "pre"),
+    "feed_forward": ("relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu", "geglu_tanh"),
+    "feed_forward_bias": (None, True, False),
+    "positions": (
+        SinusoidalConfig(),
+        SinusoidalConfig(layout="halves"),
+        SinusoidalConfig(wavelengths="full"),
+        SinusoidalConfig(layout="halves", wavelengths="full"),
+        LearnedConfig(max_positions=MOST),
+        NoPositionsConfig(),
+    ),
+    "encoder_layers": (1, 2, 3),
+    "decoder_layers": (2, 1, 3),
+    "tying": ("none", "two_way", "three_way"),
+    "embedding_scale": (True, False),
+    "embedding_norm": (False, True),
+    "output_scale": (False, True),
+    "output_bias": (False, True),
+}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What is asked of a search."""
+
+    sources: list[list[int]]
+    max_tokens: list[int]
+    prefixes: list[list[int]]
+    config: DecodingConfig
+
+
+def one_by_one() -> list[dict[str, Any]]:
+    """Each value of each key, all others being the first of theirs."""
+    return [{key: value} for key, values in CHOICES.items() for value in values[1:]] + [{}]
+
+
+def any_of_all(seed: int) -> dict[str, Any]:
+    """A random value for every key."""
+    draw = random.Random(seed)
+    return {key: draw.choice(values) for key, values in CHOICES.items()}
+
+
+def make_model(changes: dict[str, Any], *, seed: int = 1, vocabulary: int = 61) -> Transformer:
+    """A random model in float64 whose weights float32 can hold, biases and gains included."""
+    settings = {key: values[0] for key, values in CHOICES.items()} | changes
+    torch.manual_seed(seed)
+    target = vocabulary if settings["tying"] == "three_way" else vocabulary + 7
+    model = Transformer(
+        TransformerConfig(**settings), source_vocabulary=vocabulary, target_vocabulary=target
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+        # Peaked enough that no two candidates are near a tie, and that sentences do end.
+        model.output_weight.mul_(2.0)
+        model.output_weight[EOS].mul_(1.5)
+    return model.double().eval()
+
+
+def engine_of(model: Transformer, *, dtype: Dtype = "float32", threads: int = 1) -> Engine:
+    return Engine(
+        model.config,
+        {name: tensor.float().numpy() for name, tensor in model.state_dict().items()},
+        source_vocabulary=model.source_vocabulary,
+        target_vocabulary=model.target_vocabulary,
+        dtype=dtype,
+        threads=threads,
+    )
+
+
+def any_search(model: Transformer, seed: int, *, sentences: int = 7, **options: Any) -> Searched:
+    """Sentences of many lengths with limits of their own, some with a prefix."""
+    draw = random.Random(seed)
+    most = min(model.source_vocabulary, model.target_vocabulary)
+
+    def ids(count: int) -> list[int]:
+        return [draw.randrange(4, most) for _ in range(count)]
+
+    config = DecodingConfig(**options)
+    return Searched(
+        sources=[[*ids(draw.choice((0, 1, 2, 5, 9, 17, 30))), EOS] for _ in range(sentences)],
+        max_tokens=[
+            max(draw.choice((0, 1, 3, 8, 20)), config.min_tokens) for _ in range(sentences)
+        ],
+        prefixes=[ids(draw.choice((0, 0, 0, 1, 4))) for _ in range(sentences)],
+        config=config,
+    )
+
+
+def torch_search(model: Transformer, asked: Searched) -> list[list[Hypothesis]]:
+    """What the PyTorch path answers."""
+    source_bs, mask_bs = padded(asked.sources, fill=PAD, device=torch.device("cpu"))
+    with torch.inference_mode():
+        step = ModelStep(model, source_bs, mask_bs)
+    return search(
+        step,
+        batch=len(asked.sources),
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+        control=[UNUSED],
+        max_tokens_b=torch.tensor(asked.max_tokens),
+        config=asked.config,
+        prefix=asked.prefixes,
+    )
+
+
+def engine_search(engine: Engine, asked: Searched) -> list[list[Found]]:
+    """What the engine answers."""
+    config = asked.config
+    return engine.translate(
+        asked.sources,
+        max_tokens=asked.max_tokens,
+        prefixes=asked.prefixes,
+        bos=BOS,
+        eos=EOS,
+        never=[PAD, BOS, UNUSED],
+        beam=config.beam,
+        n_best=config.n_best,
+        alpha=config.alpha,
+        min_tokens=config.min_tokens,
+        no_repeat_ngram=config.no_repeat_ngram,
+        batch_tokens=config.batch_tokens,
+    )

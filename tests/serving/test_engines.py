@@ -1,0 +1,153 @@
+"""Who translates: the engine where it can, PyTorch where it can't, and what is said of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving.command import Command
+from serving.tiny_runs import TEXT, make_run
+
+import regard
+from regard.engine import native
+from regard.engine.native import EngineError
+from regard.errors import RegardError
+
+HINT = "\n  Leave the engine to be chosen, or use --engine torch."
+needs_engine = pytest.mark.skipif(not native.available(), reason="the engine is not built")
+
+
+@pytest.fixture(scope="session")
+def rotary_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "rotary"
+    return make_run(path, changes=["model.positions.kind=rotary"])
+
+
+@needs_engine
+def test_the_engine_translates_where_it_can(run_path: Path) -> None:
+    by_itself = regard.load(run_path, device="cpu", threads=1)
+    assert by_itself.engine == f"native float32 on {native.isa()}"
+    torch = regard.load(run_path, engine="torch", device="cpu")
+    assert torch.engine == "torch"
+    for options in ({"beam": 1}, {"beam": 4, "n_best": 3}, {"min_tokens": 2}):
+        for mine, its in zip(
+            by_itself.translations(TEXT, **options),  # type: ignore[arg-type]
+            torch.translations(TEXT, **options),  # type: ignore[arg-type]
+            strict=True,
+        ):
+            assert [each.text for each in mine.hypotheses] == [each.text for each in its.hypotheses]
+            assert [each.score for each in mine.hypotheses] == pytest.approx(
+                [each.score for each in its.hypotheses], abs=1e-4
+            )
+    ours, theirs = (
+        [each.text for each in one.translations(TEXT, prefixes=["das", "", "x", "das Licht"])]
+        for one in (by_itself, torch)
+    )
+    assert ours == theirs
+    assert ours[3].startswith("das Licht")
+
+
+@needs_engine
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"method": "sample"}, 'decoding.method = "sample"'),
+        ({"coverage": 0.2}, "decoding.coverage = 0.2"),
+        ({"alignments": True}, "alignments"),
+        ({"attention": True}, "alignments"),
+    ],
+    ids=str,
+)
+def test_a_search_that_it_does_not_support_is_pytorchs(
+    run_path: Path, options: dict[str, Any], named: str
+) -> None:
+    torch = regard.load(run_path, engine="torch", device="cpu")
+    wanted = torch.translations(TEXT, **options)
+    found = regard.load(run_path, device="cpu").translations(TEXT, **options)
+    assert [each.text for each in found] == [each.text for each in wanted]
+    for settings in ({"engine": "native"}, {"dtype": "int8"}):
+        with pytest.raises(EngineError) as caught:
+            regard.load(run_path, device="cpu", **settings).translations(TEXT, **options)
+        assert str(caught.value) == f"translate: the engine does not support {named}"
+
+
+@needs_engine
+def test_a_model_that_it_does_not_support_is_pytorchs(rotary_path: Path, run_path: Path) -> None:
+    assert regard.load(rotary_path, device="cpu").engine == "torch"
+    assert regard.load([run_path, run_path], device="cpu").engine == "torch"
+    for path, named in (
+        (rotary_path, 'model.positions.kind = "rotary"'),
+        ([run_path, run_path], "an ensemble"),
+    ):
+        for settings in ({"engine": "native"}, {"dtype": "bfloat16"}):
+            with pytest.raises(EngineError) as caught:
+                regard.load(path, **settings)
+            where = path if isinstance(path, Path) else path[0]
+            assert str(caught.value) == f"{where}: the engine does not support {named}{HINT}"
+
+
+def test_what_is_no_engine_or_dtype_is_refused(run_path: Path) -> None:
+    for settings, problem in (
+        ({"engine": "gpu"}, 'engine: expected one of "auto", "native", "torch", got "gpu"'),
+        (
+            {"dtype": "int4"},
+            'dtype: expected one of "float32", "bfloat16", "int8", got "int4"',
+        ),
+        (
+            {"engine": "torch", "dtype": "int8"},
+            "dtype: int8 needs the engine, and PyTorch was asked for",
+        ),
+    ):
+        with pytest.raises(RegardError) as caught:
+            regard.load(run_path, **settings)
+        assert str(caught.value) == problem
+
+
+@pytest.fixture
+def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_load", lambda: "it was not built")
+
+
+@pytest.mark.usefixtures("no_extension")
+def test_without_an_engine_pytorch_serves_and_nothing_is_said(
+    run_path: Path, command: Command
+) -> None:
+    assert regard.load(run_path, device="cpu").engine == "torch"
+    done = command("translate", run_path, stdin=b"\n")
+    assert (done.code, done.out, done.err) == (0, b"\n", "")
+    for arguments in (["--engine=native"], ["--dtype=int8"]):
+        done = command("translate", run_path, *arguments, stdin=b"light\n")
+        assert (done.code, done.out) == (2, b"")
+        assert done.err == ("error: there is no engine: it was not built\n  Use --engine torch.\n")
+    done = command("doctor", "--quick")
+    assert "\nengine  " in done.out.decode()
+    assert "none: it was not built\n" in done.out.decode()
+
+
+@needs_engine
+def test_the_command_says_when_pytorch_has_to_serve(
+    run_path: Path, rotary_path: Path, command: Command, tmp_path: Path
+) -> None:
+    note = "note: PyTorch translates; the engine does not support "
+    for arguments, named in (
+        ([rotary_path], 'model.positions.kind = "rotary"'),
+        ([run_path, "--sample"], 'decoding.method = "sample"'),
+        ([run_path, "--set=decoding.coverage=0.1"], "decoding.coverage = 0.1"),
+        ([run_path, "--alignments", tmp_path / "a"], "alignments"),
+    ):
+        done = command("translate", *arguments, stdin=b"\n")
+        assert (done.code, done.out, done.err) == (0, b"\n", f"{note}{named}\n")
+        done = command("translate", *arguments, "--engine=torch", stdin=b"\n")
+        assert (done.code, done.out, done.err) == (0, b"\n", "")
+    for dtype in ("float32", "bfloat16", "int8"):
+        arguments = [run_path, "--engine=native", f"--dtype={dtype}", "--threads=1"]
+        done = command("translate", *arguments, stdin=b"light\n\n")
+        assert (done.code, len(done.lines), done.lines[1]) == (0, 2, "")
+        assert "note" not in done.err
+
+
+@needs_engine
+def test_doctor_shows_what_the_engine_runs_on(command: Command) -> None:
+    assert f"  {native.isa()}\n" in command("doctor", "--quick").out.decode()
+    findings = json.loads(command("doctor", "--quick", "--json").out)
+    assert findings["engine"] == {"isa": native.isa(), "problem": ""}
