@@ -1,5 +1,8 @@
 """One thread and the same examples every time, so that a failure can be seen again."""
 
+from collections.abc import Iterator
+
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -13,3 +16,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("same-every-time")
+
+
+@pytest.fixture(autouse=True)
+def one_thread_again() -> Iterator[None]:
+    """After a test that asked for more: a process forked with more threads hangs in torch."""
+    yield
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
