@@ -328,6 +328,7 @@ def test_search_options_stand_for_decoding_keys(monkeypatch: pytest.MonkeyPatch)
             "input": Path("i"),
             "prefix": "-Ja",
             "report": Path("r"),
+            "engine": "auto",
         }
 
 
