@@ -49,23 +49,29 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, former)
 
 
-def load_torch() -> None:
-    """Import torch; a signal meanwhile raises KeyboardInterrupt when that is done.
+def load_torch(*modules: str) -> None:
+    """Import torch, and modules that need it; a signal meanwhile raises KeyboardInterrupt after.
 
-    An exception raised inside that import is swallowed by numpy's part of it, or aborts the
-    process in that of C++. Every command calls this before it imports anything that needs torch.
+    An exception raised inside such an import is swallowed by numpy's part of it and by other
+    libraries', or aborts the process in that of C++. Every command calls this before it imports
+    anything that needs torch.
 
     Raises:
-        ImportError, OSError: torch can't be imported.
+        ImportError, OSError: one can't be imported.
     """
     handler = signal.getsignal(signal.SIGTERM)
     if not isinstance(handler, Ending):
-        importlib.import_module("torch")
+        _import("torch", *modules)
         return
     handler.loading = True
     try:
-        importlib.import_module("torch")
+        _import("torch", *modules)
     finally:
         handler.loading = False
     if handler.asked:
         raise KeyboardInterrupt
+
+
+def _import(*modules: str) -> None:
+    for module in modules:
+        importlib.import_module(module)

@@ -16,7 +16,7 @@ MOMENTS = [
     (" numpy", signal.SIGTERM),  # torch loads it, and forgets what is raised meanwhile
     (" torch.nn.functional", signal.SIGINT),
     (" tokenizers", signal.SIGTERM),
-    (" regard.recipes.run", signal.SIGINT),
+    (" regard.recipes.assembly", signal.SIGINT),
     ("text: ", signal.SIGTERM),
     ("training on ", signal.SIGINT),
 ]

@@ -24,7 +24,7 @@ def import_(
     """
     from regard.signals import load_torch
 
-    load_torch()
+    load_torch("regard.recipes.bring")
     from regard.recipes.bring import import_checkpoint
 
     brought = import_checkpoint(path, out, allow_pickle=allow_pickle, source_format=from_)
@@ -49,7 +49,7 @@ def export(
     """
     from regard.signals import load_torch
 
-    load_torch()
+    load_torch("regard.recipes.bring")
     from regard.recipes.bring import export_run
 
     notes = export_run(run, out, format_)

@@ -41,7 +41,7 @@ def _look_at(run: Path, as_json: bool) -> None:
     from regard.errors import RunFolderError
     from regard.signals import load_torch
 
-    load_torch()
+    load_torch("regard.serving.checkup")
     from regard.serving.checkup import check_run
 
     found = check_run(run)

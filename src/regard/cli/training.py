@@ -26,7 +26,7 @@ def demo(
     """
     from regard.signals import load_torch
 
-    load_torch()
+    load_torch("regard.demo")
     from regard.demo import run_demo
 
     print(run_demo(out, minutes=minutes, overrides=list(set_)))
@@ -103,14 +103,14 @@ def train(
             init_decoder=init_decoder,
             dry_run=dry_run,
         )
-        load_torch()
+        load_torch("regard.recipes.run")
         from regard.recipes.run import resume as resume_run
 
         resume_run(Path(recipe), overrides)
         return
     loaded = load_recipe(recipe, overrides)  # first, for a mistake must not wait for torch
     refuse_settled(loaded, changes_of(set_)[1], init=str(init or ""))
-    load_torch()
+    load_torch("regard.recipes.run")
     from regard.recipes.run import train as train_run
 
     out = out or Path("runs") / Path(recipe).resolve().name.removesuffix(".toml")
@@ -156,7 +156,7 @@ def finetune(
     if epochs:
         refuse_with_epochs(given)
     recipe = classifier_recipe(run, overrides)
-    load_torch()
+    load_torch("regard.recipes.run")
     from regard.recipes.run import finetune as finetune_run
 
     out = out or Path("runs") / f"{Path(run).resolve().name.removesuffix('.toml')}-labels"
@@ -197,7 +197,7 @@ def merge(run: Path, /, *, out: Path) -> None:
     """
     from regard.signals import load_torch
 
-    load_torch()
+    load_torch("regard.recipes.merge")
     from regard.recipes.merge import merge_run
 
     merge_run(run, out)

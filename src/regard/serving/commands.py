@@ -84,7 +84,7 @@ def translate(
             None if path is None else stack.enter_context(open_output(path))
             for path in (report, alignments)
         )
-        load_torch()
+        load_torch("regard.serving.translator")
         from regard.serving.answering import answer
 
         translator = _load(runs, threads, engine, dtype)
@@ -126,7 +126,7 @@ def score(
     _check_runs(runs)
     pairs = list(PairFile(str(source), str(target)).pairs())
     with open_output(None) as writer:
-        load_torch()
+        load_torch("regard.serving.translator")
         from regard.serving.judging import score_and_write
 
         score_and_write(_load(runs, threads), pairs, writer, json=json, say=say)
@@ -161,7 +161,7 @@ def evaluate(
     decoding = _check_runs(runs, overrides)
     pairs = list(PairFile(str(source), str(reference)).pairs())
     with open_output(None) as writer:
-        load_torch()
+        load_torch("regard.serving.translator")
         from regard.serving.judging import evaluate_and_write
 
         translator = _load(runs, threads)

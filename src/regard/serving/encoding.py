@@ -55,7 +55,7 @@ def embed(
     _check_run(run)
     with open_input(input) as source, open_output(out) as writer:
         vectors = open_vectors(out, writer)
-        load_torch()
+        load_torch("regard.serving.encoder")
         from regard.serving.encoder import load_encoder
 
         encoder = load_encoder(run, threads=threads)
@@ -99,7 +99,7 @@ def classify(
     refuse_same_file({"--output": output}, {"--input": None if input == output else input})
     _check_run(run)
     with open_input(input) as source, open_output(output) as writer:
-        load_torch()
+        load_torch("regard.serving.encoder")
         encoder = _classifier(run, threads)
         lines = 0
         for window in source.windows():
@@ -128,7 +128,7 @@ def evaluate_classifier(
     names = recipe.labels.names
     pairs = _labelled(labels, names) if names else []
     with open_output(None) as writer:
-        load_torch()
+        load_torch("regard.serving.encoder")
         from regard.serving.judging import write_confusion
 
         encoder = _classifier(run, threads)
@@ -165,7 +165,7 @@ def fill(
     checked_argument(text, "TEXT")
     _check_run(run)
     with open_output(None) as writer:
-        load_torch()
+        load_torch("regard.serving.encoder")
         from regard.serving.encoder import load_encoder
 
         encoder = load_encoder(run, threads=threads)

@@ -65,7 +65,7 @@ def generate(
     RunFolder.open(run, model=False)
     config = load_recipe_of(DecoderRecipe, run, overrides, only=["generation"]).generation
     with _windows(prompts, prompt_file) as windows, open_output(None) as writer:
-        load_torch()
+        load_torch("regard.serving.generator")
         from regard.serving.generator import load_language_model
 
         generator = load_language_model(run, threads=threads)
