@@ -31,42 +31,25 @@ def _complete_key(_context: CompletionContext) -> list[str]:
     return [f"{key}=" for key in recipe_keys()]
 
 
-def _complete_decoding_key(context: CompletionContext) -> list[str]:
-    return [key for key in _complete_key(context) if key.startswith("decoding.")]
+def _changes(example: str, table: str = "") -> Parameter:
+    """The option --set, for all keys of a recipe or those of one table."""
 
+    def complete(context: CompletionContext) -> list[str]:
+        return [key for key in _complete_key(context) if key.startswith(table)]
 
-def _complete_generation_key(context: CompletionContext) -> list[str]:
-    return [key for key in _complete_key(context) if key.startswith("generation.")]
+    what = f"{table.rstrip('.')} key" if table else "key of the recipe"
+    return Parameter(
+        name="--set",
+        completer=complete,
+        metavar="KEY=VALUE",
+        help=f"Change a {what}, such as {example}. May be repeated.",
+    )
 
 
 Name = Annotated[str, Parameter(completer=_complete_recipe)]
-Set = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--set",
-        completer=_complete_key,
-        metavar="KEY=VALUE",
-        help="Change a key of the recipe, such as training.max_steps=100. May be repeated.",
-    ),
-]
-SetDecoding = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--set",
-        completer=_complete_decoding_key,
-        metavar="KEY=VALUE",
-        help="Change a decoding key, such as decoding.coverage=0.2. May be repeated.",
-    ),
-]
-SetGeneration = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--set",
-        completer=_complete_generation_key,
-        metavar="KEY=VALUE",
-        help="Change a generation key, such as generation.top_k=40. May be repeated.",
-    ),
-]
+Set = Annotated[tuple[str, ...], _changes("training.max_steps=100")]
+SetDecoding = Annotated[tuple[str, ...], _changes("decoding.coverage=0.2", "decoding.")]
+SetGeneration = Annotated[tuple[str, ...], _changes("generation.top_k=40", "generation.")]
 Files = Annotated[tuple[Path, ...], Parameter(consume_multiple=True, group=DATA)]
 DataFile = Annotated[Path | None, Parameter(group=DATA)]
 Ensemble = Annotated[tuple[Path, ...], Parameter(consume_multiple=True, group=FILES)]
