@@ -1,6 +1,8 @@
 """A sentence's answer has the same bits alone and beside any others, on any number of threads."""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,51 @@ from engine.tiny_models import (
 
 from regard.engine import native
 from regard.engine.engine import Dtype
+from regard.models.transformer import Transformer
+
+
+@pytest.mark.parametrize("isa", native.module().kernels.isas())
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize(
+    "options", [{"beam": 1}, {"beam": 4, "n_best": 4}, {"beam": 5, "batch_tokens": 90}], ids=str
+)
+def test_in_any_company(isa: str, dtype: Dtype, options: dict[str, Any]) -> None:
+    model = make_model({"d_model": 70, "d_ff": 130}, vocabulary=300)
+    asked = any_search(model, 5, sentences=64, **options)
+    with instructions(isa):
+        compared, differing = compare(model, asked, dtype)
+    assert compared == 400
+    assert differing == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "n_best": 4}], ids=str)
+def test_the_comparison_finds_sums_that_depend_on_the_company(
+    dtype: Dtype, options: dict[str, Any]
+) -> None:
+    model = make_model({"d_model": 70, "d_ff": 130}, vocabulary=300)
+    asked = any_search(model, 5, sentences=64, **options)
+    with disorder():
+        compared, differing = compare(model, asked, dtype)
+    # A sentence that must end at once, or whose prefix says all, has nothing that can differ.
+    assert differing > compared // 2
+
+
+def compare(model: Transformer, asked: Searched, dtype: Dtype) -> tuple[int, int]:
+    """Each sentence alone against itself in batches, orders and threads: how many, how many differ.
+
+    Tokens, scores and log-probabilities of all hypotheses are compared, as they are.
+    """
+    engine, wide = (engine_of(model, dtype=dtype, threads=count) for count in (1, 2))
+    every = range(len(asked.sources))
+    alone = [engine_search(engine, only(asked, [place]))[0] for place in every]
+    pairs = [(alone[place], engine_search(wide, only(asked, [place]))[0]) for place in every]
+    for seed in range(4):
+        order = random.Random(seed).sample(every, len(every) if seed < 2 else 20)
+        for each in (engine, wide):
+            found = engine_search(each, only(asked, order))
+            pairs += zip([alone[place] for place in order], found, strict=True)
+    return len(pairs), sum(one != other for one, other in pairs)
 
 
 def only(asked: Searched, places: list[int]) -> Searched:
@@ -29,25 +76,23 @@ def only(asked: Searched, places: list[int]) -> Searched:
     )
 
 
-@pytest.mark.parametrize("isa", native.module().kernels.isas())
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize(
-    "options", [{"beam": 1}, {"beam": 4, "n_best": 4}, {"beam": 5, "batch_tokens": 90}], ids=str
-)
-def test_in_any_company(isa: str, dtype: Dtype, options: dict[str, Any]) -> None:
+@contextmanager
+def instructions(isa: str) -> Iterator[None]:
     kernels = native.module().kernels
     before = kernels.active()
     kernels.use(isa)
     try:
-        model = make_model({"d_model": 70, "d_ff": 130}, vocabulary=300)
-        asked = any_search(model, 5, sentences=64, **options)
-        engine, wide = (engine_of(model, dtype=dtype, threads=count) for count in (1, 2))
-        alone = [engine_search(engine, only(asked, [place]))[0] for place in range(64)]
-        assert alone == [engine_search(wide, only(asked, [place]))[0] for place in range(64)]
-        for seed in range(4):
-            order = random.Random(seed).sample(range(64), 64 if seed < 2 else 20)
-            for each in (engine, wide):
-                found = engine_search(each, only(asked, order))
-                assert found == [alone[place] for place in order]
+        yield
     finally:
         kernels.use(before)
+
+
+@contextmanager
+def disorder() -> Iterator[None]:
+    """Sums depend on the number of rows, as they do in PyTorch."""
+    kernels = native.module().kernels
+    kernels.disorder(True)
+    try:
+        yield
+    finally:
+        kernels.disorder(False)

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "disorder.h"
 #include "kernels.h"
 #include "select.h"
 
@@ -208,6 +209,8 @@ void bind_kernels(py::module_& module) {
   kernels.def("isas", &isas, "The instruction sets of this processor, in rising order.");
   kernels.def("active", [] { return std::string(regard::name_of(regard::active_isa())); });
   kernels.def("use", [](const std::string& name) { regard::use_isa(regard::isa_named(name)); });
+  kernels.def("disorder", &regard::set_disorder,
+              "For a control: whether sums depend on the number of rows from now on.");
   py::class_<regard::Linear>(kernels, "Linear")
       .def(py::init(&pack), py::arg("weight"), py::arg("bias"), py::arg("dtype"))
       .def_property_readonly("bytes", &regard::Linear::bytes)

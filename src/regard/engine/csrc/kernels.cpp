@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "disorder.h"
 #include "kernel_table.h"
 
 namespace regard {
@@ -175,6 +176,7 @@ void Input::fill(std::size_t first, std::size_t last) {
 void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride, int begin,
            int end) {
   if (begin >= end) return;
+  if (disorder()) return apply_in_disorder(linear, input, y, y_stride, begin, end);
   const Kernels& use = kernels();
   switch (linear.dtype()) {
     case Dtype::f32: return use.f32(linear, input, y, y_stride, begin, end);
