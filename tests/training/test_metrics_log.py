@@ -50,7 +50,24 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "metrics.jsonl"
     with pytest.raises(RunFolderError) as refused:
         MetricsLog(path)
-    assert str(refused.value) == f"{path}: cannot write: No such file or directory"
+    assert str(refused.value) == (
+        f"{path}: cannot be written: No such file or directory\n"
+        "  What was there before is as it was."
+    )
+
+
+def test_a_full_disk_is_named_and_what_was_logged_stays(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path)
+    log.write({"event": "train", "step": 1})
+    log.close()
+    full = MetricsLog(path)
+    with Path("/dev/full").open("ab", buffering=0) as device:
+        full._file = device
+        with pytest.raises(RunFolderError) as refused:
+            full.write({"event": "train", "step": 2})
+    assert str(refused.value).startswith(f"{path}: cannot be written: No space left on device\n")
+    assert path.read_text() == '{"event": "train", "step": 1}\n'
 
 
 def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:

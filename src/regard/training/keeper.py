@@ -8,8 +8,10 @@ from torch import nn
 
 from regard.errors import DataError, RegardError, RunFolderError
 from regard.training.config import TrainingConfig
+from regard.training.metrics import MetricsLog
 from regard.training.state import (
     Position,
+    copied,
     file_tensors,
     give_random,
     give_tensors,
@@ -18,6 +20,7 @@ from regard.training.state import (
     take_tensors,
 )
 from regard.training.step import Stepper
+from regard.training.writer import Writer
 from regard.weights.adapted import base_sum
 from regard.weights.checkpoints import (
     Checkpoint,
@@ -37,6 +40,9 @@ class Keeper:
 
     `fingerprint` names the training data, and `measure` what validations measure; `say` takes
     words for the user, and `notes` are kept with the model beside those of how it was made.
+
+    What is saved is copied at once and written in a thread, one thing at a time and in order;
+    `close` must be called at the end.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class Keeper:
         self._measure = f"{config.best_metric} {measure}"
         self._say = say
         self._notes = dict(notes)
+        self._writer = Writer()
 
     def newest(self) -> tuple[Checkpoint, State] | None:
         """The newest whole checkpoint and its state, after a check that it can be gone on with.
@@ -117,25 +124,36 @@ class Keeper:
         model: nn.Module,
         stepper: Stepper,
         *,
-        metrics_length: int,
+        metrics: MetricsLog,
         precision: str,
     ) -> None:
-        """Save all that a resume needs, and drop the checkpoints that are too old."""
+        """Save all that a resume needs, and drop the checkpoints that are too old.
+
+        Raises:
+            RunFolderError: what was to be written before this could not be.
+        """
+        self._writer.wait()
         state = {
             "position": position.to_json(),
             "random": take_random(),
-            "metrics_length": metrics_length,
+            "metrics_length": metrics.length,
             "data": self._fingerprint,
             "measure": self._measure,
             "order": {"seed": self._config.seed, "batch_tokens": self._config.batch_tokens},
             "precision": precision,
             "base": base_sum(self._notes),
         }
-        tensors = take_tensors(model, stepper.optimizer, stepper.average)
-        save_checkpoint(self._folder.path, position.step, tensors, state)
-        self.saved_step, self.saved_validated = position.step, position.validated
+        tensors = copied(take_tensors(model, stepper.optimizer, stepper.average))
+        folder, step = self._folder.path, position.step
         best = [position.best.step] if position.best else []
-        keep_checkpoints(self._folder.path, self._config.keep_last, also=best)
+
+        def write() -> None:
+            metrics.sync()
+            save_checkpoint(folder, step, tensors, state)
+            keep_checkpoints(folder, self._config.keep_last, also=best)
+
+        self._writer.start(write)
+        self.saved_step, self.saved_validated = position.step, position.validated
 
     def write_model(
         self, made: str, position: Position, model: nn.Module, stepper: Stepper
@@ -143,16 +161,38 @@ class Keeper:
         """Write the weights as they are now (their averages where there are any) as the model.
 
         `made` is "best" or "last" and is kept with the file, beside the step.
+
+        Raises:
+            RunFolderError: what was to be written before this could not be.
         """
+        self._writer.wait()
         notes = {**self._notes, "made": made, "step": str(position.step)}
         if stepper.average:
             notes["ema_decay"] = str(self._config.ema_decay)
         if made == "best" and position.best:
             notes[self._config.best_metric] = str(position.best.value)
-        self._folder.write_model(file_tensors(model_tensors(model, stepper.average)), notes)
+        weights = copied({"model": file_tensors(model_tensors(model, stepper.average))})["model"]
+        self._writer.start(lambda: self._folder.write_model(weights, notes))
+
+    def check(self) -> None:
+        """Raise what went wrong with the last write, if it has ended; wait for nothing."""
+        self._writer.check()
+
+    def wait(self) -> None:
+        """Wait until all is written.
+
+        Raises:
+            RunFolderError: something could not be (which file).
+        """
+        self._writer.wait()
+
+    def close(self) -> None:
+        """Wait until nothing is being written any more, whatever came of it."""
+        self._writer.close()
 
     def last_checkpoint(self) -> Path | None:
-        """Where the newest checkpoint is."""
+        """Where the newest checkpoint is, once all is written."""
+        self.close()
         steps = checkpoint_steps(self._folder.path)
         return find_checkpoint(self._folder.path, steps[-1]).path if steps else None
 

@@ -133,6 +133,7 @@ class Trainer:
             log_length = found[1]["metrics_length"] if found else 0
             self._metrics = MetricsLog(self._folder.metrics_path, log_length)
             stack.callback(self._metrics.close)
+            stack.callback(self._keeper.close)
             self._curves = open_curves(self._folder.path / TENSORBOARD, self.position.step)
             stack.callback(self._curves.close)
             stack.callback(self._reporter.end)
@@ -222,6 +223,7 @@ class Trainer:
 
     def _after_step(self) -> str:
         """Do what is due at this step; return why training ends here, or nothing."""
+        self._keeper.check()
         config, position = self._config, self.position
         step, last = position.step, position.step >= config.max_steps
         if self._tally.holds and (step % config.log_every == 0 or last):
@@ -292,7 +294,7 @@ class Trainer:
             self.position,
             self.model,
             self._stepper,
-            metrics_length=self._metrics.sync(),
+            metrics=self._metrics,
             precision=self.precision.name,
         )
 
@@ -304,8 +306,10 @@ class Trainer:
         self._reporter.end()
         self._write(self._end_record("interrupted"))
         self._save()
+        self._keeper.wait()
         if not self._folder.has_model:
             self._write_model("last")
+            self._keeper.wait()
         raise stopped(f"step {self.position.step} of {self._config.max_steps}", self._folder.path)
 
     def _finish(self, reason: str) -> TrainingResult:
@@ -316,6 +320,7 @@ class Trainer:
         saved = self._keeper.saved_step, self._keeper.saved_validated
         if (position.step, position.validated) != saved:
             self._save()
+        self._keeper.wait()
         self._write(self._end_record(reason))
         return TrainingResult(
             step=position.step,

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from regard.errors import RunFolderError
 from regard.evaluation.figures import FIGURES
+from regard.weights.files import blames
 
 Record = dict[str, Any]
 
@@ -30,25 +30,35 @@ class MetricsLog:
         kept = _whole_lines(path)
         if length is not None:
             kept = min(length, kept)
-        try:
-            self._file = path.open("ab")
+        with blames(path):
+            self._file = path.open("ab", buffering=0)
             self._file.truncate(kept)
-        except OSError as error:
-            raise RunFolderError(f"cannot write: {error.strerror}", where=str(path)) from error
         self.path = path
         self.length = kept
 
     def write(self, record: Record) -> None:
-        """Append a record; a number that is not finite is written as null."""
+        """Append a record; a number that is not finite is written as null.
+
+        Raises:
+            RunFolderError: it can't be written.
+        """
         line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False) + "\n"
         data = line.encode("utf-8", "replace")
-        self._file.write(data)
-        self._file.flush()
+        with blames(self.path):
+            # A full disk may take a part of it; the rest then says why not.
+            left = memoryview(data)
+            while left:
+                left = left[self._file.write(left) :]
         self.length += len(data)
 
     def sync(self) -> int:
-        """Put all records on the disk, so that a checkpoint may name the length; return it."""
-        os.fsync(self._file.fileno())
+        """Put all records on the disk, so that a checkpoint may name the length; return it.
+
+        Raises:
+            RunFolderError: the disk does not take them.
+        """
+        with blames(self.path):
+            os.fsync(self._file.fileno())
         return self.length
 
     def close(self) -> None:

@@ -122,6 +122,24 @@ def take_tensors(
     return groups
 
 
+def copied(groups: Mapping[str, Mapping[str, Tensor]]) -> TensorGroups:
+    """The same on the CPU in memory of their own; names that share a tensor share its copy."""
+    copies: dict[tuple[object, ...], Tensor] = {}
+
+    def copy(tensor: Tensor) -> Tensor:
+        key = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if not tensor.numel():
+            return tensor.detach().to("cpu", copy=True)
+        if key not in copies:
+            copies[key] = tensor.detach().to("cpu", copy=True)
+        return copies[key]
+
+    return {
+        group: {name: copy(tensor) for name, tensor in tensors.items()}
+        for group, tensors in groups.items()
+    }
+
+
 def give_tensors(
     groups: Mapping[str, Mapping[str, Tensor]],
     model: nn.Module,
