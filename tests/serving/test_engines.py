@@ -151,3 +151,63 @@ def test_doctor_shows_what_the_engine_runs_on(command: Command) -> None:
     assert f"  {native.isa()}\n" in command("doctor", "--quick").out.decode()
     findings = json.loads(command("doctor", "--quick", "--json").out)
     assert findings["engine"] == {"isa": native.isa(), "problem": ""}
+
+
+@needs_engine
+def test_the_engine_scores_and_judges_as_pytorch_does(run_path: Path) -> None:
+    engine, torch = (
+        regard.load(run_path, engine=name, device="cpu") for name in ("native", "torch")
+    )
+    pairs = [*zip(TEXT, TEXT[::-1], strict=True), ("", ""), ("light", "")]
+    ours, theirs = (one.score(pairs) for one in (engine, torch))
+    assert [each.tokens for each in ours] == [each.tokens for each in theirs]
+    assert [each.log_prob for each in ours] == pytest.approx(
+        [each.log_prob for each in theirs], abs=1e-4
+    )
+    assert [each.log_prob for each in ours] != [each.log_prob for each in theirs]
+    mine, its = (one.judge(pairs) for one in (engine, torch))
+    assert [each.text for each in mine.translations] == [each.text for each in its.translations]
+    assert (mine.bleu, mine.chrf, mine.tokens) == (its.bleu, its.chrf, its.tokens)
+    assert mine.log_prob == pytest.approx(its.log_prob, abs=1e-3)
+    assert mine.log_prob != its.log_prob
+
+
+@needs_engine
+def test_score_and_evaluate_say_when_pytorch_has_to_serve(
+    run_path: Path, rotary_path: Path, command: Command, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("light\n")
+    reason = 'the engine does not support model.positions.kind = "rotary"\n'
+    for name, other, does in (
+        ("score", "target", "scores"),
+        ("evaluate", "reference", "translates"),
+    ):
+        files = [f"--source={text}", f"--{other}={text}"]
+        assert command(name, run_path, *files, "--engine=native", "--dtype=int8").code == 0
+        assert "note" not in command(name, run_path, *files).err
+        assert "note" not in command(name, rotary_path, *files, "--engine=torch").err
+        done = command(name, rotary_path, *files)
+        assert done.code == 0
+        assert done.err.startswith(f"note: PyTorch {does}; {reason}")
+        done = command(name, rotary_path, *files, "--dtype=int8")
+        assert (done.code, done.out) == (2, b"")
+        assert reason.strip() in done.err
+
+
+@needs_engine
+def test_score_prints_what_the_dtype_makes_of_it(
+    run_path: Path, command: Command, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("light\nlight and water\n")
+    said = {
+        each: command("score", run_path, f"--source={text}", f"--target={text}", *each).lines
+        for each in (("--engine=torch",), ("--engine=native",), ("--dtype=int8",))
+    }
+    torch, native_, small = (
+        [float(line.split("\t")[0]) for line in each] for each in said.values()
+    )
+    assert native_ == pytest.approx(torch, abs=1e-4)
+    assert small == pytest.approx(torch, rel=0.2)
+    assert small != native_

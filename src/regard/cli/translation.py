@@ -116,6 +116,8 @@ def evaluate(
     source: Path,
     reference: Path,
     ensemble: Ensemble = (),
+    engine: Literal["auto", "native", "torch"] = "auto",
+    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
     threads: Threads = None,
     set_: SetDecoding = (),
     json: Json = False,
@@ -127,6 +129,8 @@ def evaluate(
         source: Source text.
         reference: Reference translation, line by line.
         ensemble: More run folders, with the same vocabulary, to average with the first.
+        engine: Who computes: native, torch (PyTorch), or by itself native where it can.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.serving import commands
 
@@ -135,6 +139,8 @@ def evaluate(
         source=source,
         reference=reference,
         overrides=list(set_),
+        engine=engine,
+        dtype=dtype,
         threads=threads,
         json=json,
     )
@@ -147,6 +153,8 @@ def score(
     source: Path,
     target: Path,
     ensemble: Ensemble = (),
+    engine: Literal["auto", "native", "torch"] = "auto",
+    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -160,7 +168,17 @@ def score(
         source: Source text.
         target: Target text, line by line.
         ensemble: More run folders, with the same vocabulary, to average with the first.
+        engine: Who computes: native, torch (PyTorch), or by itself native where it can.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.serving import commands
 
-    commands.score([run, *ensemble], source=source, target=target, threads=threads, json=json)
+    commands.score(
+        [run, *ensemble],
+        source=source,
+        target=target,
+        engine=engine,
+        dtype=dtype,
+        threads=threads,
+        json=json,
+    )

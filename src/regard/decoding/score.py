@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -27,6 +28,20 @@ class PairScore:
     tokens: int
 
 
+@runtime_checkable
+class Scorer(Protocol):
+    """What may score in the place of a model: the engine."""
+
+    def __call__(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> Sequence[float]:
+        """The log-probability of each target, its end token included.
+
+        Sources hold all ids that an encoder reads, targets no control tokens.
+        """
+        ...
+
+
 @torch.inference_mode()
 def score_pairs(
     models: Sequence[Transformer],
@@ -35,6 +50,7 @@ def score_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     batch_tokens: int = 4096,
+    scorer: Scorer | None = None,
 ) -> list[PairScore]:
     """Score pairs of a source and a target line, in their order; empty lines are scored too.
 
@@ -42,6 +58,7 @@ def score_pairs(
         models: one, or an ensemble, whose probabilities are averaged.
         source_tokenizers: one for each model.
         batch_tokens: bounds the padded tokens of a batch, on the longer side.
+        scorer: scores, in the place of the one model, and makes batches of its own.
 
     Raises:
         ModelError: a line is longer than a table of learned positions.
@@ -51,6 +68,14 @@ def score_pairs(
         for tokenizer in source_tokenizers
     ]
     targets = target_tokenizer.encode_batch([target for _, target in pairs])
+    if scorer is not None:
+        if len(models) > 1:
+            raise ValueError("a scorer stands for one model")
+        log_probs = scorer(sources[0], targets)
+        return [
+            PairScore(log_prob, len(target) + 1)
+            for log_prob, target in zip(log_probs, targets, strict=True)
+        ]
     lengths = [
         max(len(target) + 1, *(len(ids[place]) for ids in sources))
         for place, target in enumerate(targets)

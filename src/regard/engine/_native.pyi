@@ -39,3 +39,13 @@ class Engine:
         no_repeat_ngram: int,
         batch_tokens: int,
     ) -> list[list[tuple[list[int], float, float, bool]]]: ...
+    def score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        *,
+        bos: int,
+        never: Sequence[int],
+        best: bool,
+        attention: bool,
+    ) -> list[tuple[float, list[float], list[int], NDArray[np.float32] | None]]: ...

@@ -1,7 +1,8 @@
 """A model packed for translation: `Engine` takes sentences as ids and gives hypotheses."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,6 +29,22 @@ class Found:
     score: float
     log_prob: float
     finished: bool
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model says of a target that was given.
+
+    `log_prob` is the natural logarithm of the probability of the whole; all else has an entry for
+    each token: `log_probs` what it adds to that, `best` the token that the model finds likeliest
+    there (-1 where none may follow), `attention_ts` where the last layer looked in the source,
+    averaged over the heads. What was not asked for is empty or None.
+    """
+
+    log_prob: float
+    log_probs: tuple[float, ...]
+    best: tuple[int, ...] = ()
+    attention_ts: NDArray[np.float32] | None = field(default=None, compare=False)
 
 
 class Engine:
@@ -134,7 +151,7 @@ class Engine:
         Raises:
             ModelError: the model's output is NaN, or an id or prefix is none of the model's.
         """
-        try:
+        with _explained():
             found = self._native.translate(
                 sources,
                 max_tokens=max_tokens,
@@ -149,16 +166,60 @@ class Engine:
                 no_repeat_ngram=no_repeat_ngram,
                 batch_tokens=batch_tokens,
             )
-        except native.module().NotANumber as error:
-            raise ModelError(
-                str(error), hint="its weights are damaged, or it diverged in training"
-            ) from None
-        except ValueError as error:
-            raise ModelError(str(error)) from None
         return [
             [Found(tuple(tokens), score, log_prob, done) for tokens, score, log_prob, done in each]
             for each in found
         ]
+
+    def score(
+        self,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        *,
+        bos: int,
+        best: bool = False,
+        never: Sequence[int] = (),
+        attention: bool = False,
+    ) -> list[Scored]:
+        """How likely each token of the targets is, given the source and the tokens before it.
+
+        All places of a target are computed at once, with the bits that a search computes one
+        after the other. Ctrl-C stops it.
+
+        Args:
+            sources: the ids that the encoder reads, control tokens included.
+            targets: for each source what is predicted: the ids of its target, and the end token
+                where it counts.
+            bos: what the decoder starts from.
+            best: also find the likeliest token at each place.
+            never: ids that are never the likeliest.
+            attention: also say where in the source each place looked.
+
+        Raises:
+            ModelError: the model's output is NaN, or an id is none of the model's, or a sequence
+                is longer than its learned positions.
+        """
+        with _explained():
+            found = self._native.score(
+                sources, targets, bos=bos, never=never, best=best, attention=attention
+            )
+        return [
+            Scored(log_prob, tuple(log_probs), tuple(likeliest), weights)
+            for log_prob, log_probs, likeliest, weights in found
+        ]
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """The extension's errors as errors of a model."""
+    try:
+        yield
+    except native.module().NotANumber as error:
+        raise ModelError(
+            str(error), hint="its weights are damaged, or it diverged in training"
+        ) from None
+    except ValueError as error:
+        raise ModelError(str(error)) from None
 
 
 def default_threads() -> int:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from regard.decoding.config import DecodingConfig
-from regard.decoding.score import score_pairs
-from regard.decoding.translate import Translation, translate
+from regard.decoding.score import Scorer, score_pairs
+from regard.decoding.translate import Searcher, Translation, translate
 from regard.evaluation.metrics import Score, bleu, chrf, perplexity
 from regard.models.transformer import Transformer
 from regard.text.vocabulary import Vocabulary
@@ -66,6 +66,8 @@ def judge(
     decoding: DecodingConfig,
     *,
     trained_length: int,
+    searcher: Searcher | None = None,
+    scorer: Scorer | None = None,
 ) -> Judgement:
     """Translate the sources and compare with the targets; score the targets; all without autocast.
 
@@ -75,13 +77,24 @@ def judge(
         pairs: a source and its reference each.
         decoding: how to search.
         trained_length: the most tokens of a side in training (`data.max_tokens`).
+        searcher: searches, in the place of the one model.
+        scorer: scores, in the place of the one model.
 
     Raises:
         DataError: there are no pairs.
         ModelError: the model's output is NaN.
     """
     with torch.autocast(models[0].output_weight.device.type, enabled=False):
-        return _judge(models, source_tokenizers, target_tokenizer, pairs, decoding, trained_length)
+        return _judge(
+            models,
+            source_tokenizers,
+            target_tokenizer,
+            pairs,
+            decoding,
+            trained_length,
+            searcher,
+            scorer,
+        )
 
 
 def _judge(
@@ -91,6 +104,8 @@ def _judge(
     pairs: Sequence[tuple[str, str]],
     decoding: DecodingConfig,
     trained_length: int,
+    searcher: Searcher | None,
+    scorer: Scorer | None,
 ) -> Judgement:
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     translations = translate(
@@ -100,6 +115,7 @@ def _judge(
         sources,
         decoding,
         trained_length=trained_length,
+        searcher=searcher,
     )
     texts = [translation.text for translation in translations]
     lengths = [
@@ -111,7 +127,7 @@ def _judge(
     ]
     longest = [max(each) for each in zip(*lengths, strict=True)]
     scored = [pair for pair, tokens in zip(pairs, longest, strict=True) if tokens <= trained_length]
-    scores = score_pairs(models, source_tokenizers, target_tokenizer, scored)
+    scores = score_pairs(models, source_tokenizers, target_tokenizer, scored, scorer=scorer)
     return Judgement(
         translations,
         bleu(texts, references),

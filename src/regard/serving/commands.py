@@ -111,13 +111,16 @@ def score(
     source: Path,
     target: Path,
     threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
     json: bool = False,
 ) -> None:
     """Print how likely each target line is, given its source line.
 
     To standard output goes a line for each pair: the natural logarithm of the probability, a
     tab, the number of tokens (the end token counted); the perplexity of all goes to standard
-    error. With `json`, one object holds it all, and goes to standard output.
+    error. With `json`, one object holds it all, and goes to standard output. `engine` and `dtype`
+    are as in `translate`.
 
     Raises:
         DataError: a file is missing, empty or not UTF-8, or they differ in their line counts.
@@ -129,7 +132,10 @@ def score(
         load_torch("regard.serving.translator")
         from regard.serving.judging import score_and_write
 
-        score_and_write(_load(runs, threads), pairs, writer, json=json, say=say)
+        translator = _load(runs, threads, engine, dtype)
+        if reason := translator.torch_scores:
+            say(f"note: PyTorch scores; the engine does not support {reason}")
+        score_and_write(translator, pairs, writer, json=json, say=say)
 
 
 def evaluate(
@@ -139,6 +145,8 @@ def evaluate(
     reference: Path,
     overrides: Sequence[str] = (),
     threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
     json: bool = False,
 ) -> None:
     """Translate a test set as training's validation does, and print BLEU, chrF and perplexity.
@@ -152,6 +160,8 @@ def evaluate(
         reference: its translation, line by line.
         overrides: `decoding.key=value` changes to the first run's recipe.
         threads: CPU threads to use.
+        engine: who searches and scores, as in `translate`.
+        dtype: what the engine computes with.
         json: print one JSON object.
 
     Raises:
@@ -164,8 +174,10 @@ def evaluate(
         load_torch("regard.serving.translator")
         from regard.serving.judging import evaluate_and_write
 
-        translator = _load(runs, threads)
+        translator = _load(runs, threads, engine, dtype)
         translator.decoding = decoding
+        if reason := translator.torch_serves():
+            say(f"note: PyTorch translates; the engine does not support {reason}")
         evaluate_and_write(translator, pairs, writer, json=json, say=say)
 
 

@@ -31,6 +31,7 @@ from regard.serving.opening import (
     prepare_device,
     require_same_target,
 )
+from regard.serving.scorer import EngineScorer
 from regard.serving.strings import checked_strings, listed, refuse_unknown
 from regard.text.corpus import Tokenizers
 
@@ -78,8 +79,8 @@ def load(
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "cuda:1".
         threads: CPU threads to use, in the whole process; None leaves torch's setting, and
             gives the engine all cores.
-        engine: who searches: "native" is the engine, "torch" is PyTorch, "auto" the engine
-            where there is one that supports the model, on the CPU.
+        engine: who searches and scores: "native" is the engine, "torch" is PyTorch, "auto" the
+            engine where there is one that supports the model, on the CPU.
         dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
 
     Raises:
@@ -123,8 +124,17 @@ class Translator:
 
     @property
     def engine(self) -> str:
-        """Who searches: "torch", or the engine with its dtype and instructions."""
+        """Who searches and scores: "torch", or the engine with its dtype and instructions."""
         return str(self._chosen)
+
+    @property
+    def torch_scores(self) -> str:
+        """What of the model keeps the engine from scoring, so that PyTorch does it.
+
+        It is empty where the engine does it, where PyTorch was asked for, and where there is no
+        engine.
+        """
+        return self._chosen.reason
 
     def torch_serves(self, *, attention: bool = False) -> str:
         """What keeps the engine from translating as `decoding` says, so that PyTorch does it.
@@ -250,6 +260,7 @@ class Translator:
             [run.tokenizers.source for run in self._runs],
             self.tokenizers.target,
             _checked_pairs(pairs),
+            scorer=self._scorer(),
         )
 
     def longer_than_trained(self, pairs: Sequence[tuple[str, str]]) -> int:
@@ -274,7 +285,14 @@ class Translator:
             _checked_pairs(pairs),
             self.decoding,
             trained_length=self.trained_length,
+            searcher=self._searcher(self.decoding, attention=False),
+            scorer=self._scorer(),
         )
+
+    def _scorer(self) -> EngineScorer | None:
+        """The engine, if there is one; None leaves it to PyTorch."""
+        engine = self._chosen.engine
+        return None if engine is None else EngineScorer(engine, self.tokenizers.target)
 
     def _searcher(self, config: DecodingConfig, *, attention: bool) -> EngineSearch | None:
         """The engine, where it can search so; None leaves it to PyTorch."""

@@ -6,9 +6,11 @@ namespace regard {
 
 namespace {
 
-// One row's queries over `count` places of a layer: those in `index`, or the first ones.
+// One row's queries over `count` places of a layer: those in `index`, or the first ones. To `mean`
+// (may be null) is added what each place weighs, over the number of heads.
 void all_heads(const Model& model, const float* queries, const Cache& cache, int layer,
-               const std::int32_t* index, int count, Buffer& scores, float* context) {
+               const std::int32_t* index, int count, Buffer& scores, float* context,
+               float* mean = nullptr) {
   const ModelConfig& config = model.config;
   const int sharing = config.num_heads / config.num_kv_heads;
   float* work = scores.room(static_cast<std::size_t>(count));
@@ -18,6 +20,7 @@ void all_heads(const Model& model, const float* queries, const Cache& cache, int
     const RowsAt values{cache.values(layer, shared), static_cast<std::size_t>(config.d_v), index};
     attend(queries + head * config.d_k, keys, values, count, config.d_k, config.d_v,
            model.attention_scale, work, context + head * config.d_v);
+    if (mean != nullptr) axpy(1.0f / static_cast<float>(config.num_heads), work, mean, count);
   }
 }
 
@@ -64,7 +67,9 @@ void memory_attention(const Model& model, int layer, const LiveRow& row, const f
     std::fill(context, context + model.config.context_width(), 0.0f);
     return;
   }
-  all_heads(model, queries, *row.memory, layer, nullptr, row.memory_length, scores, context);
+  float* mean = layer + 1 == model.config.decoder_layers ? row.attention : nullptr;
+  if (mean != nullptr) std::fill(mean, mean + row.memory_length, 0.0f);
+  all_heads(model, queries, *row.memory, layer, nullptr, row.memory_length, scores, context, mean);
 }
 
 }  // namespace regard

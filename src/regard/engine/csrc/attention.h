@@ -18,6 +18,7 @@ struct LiveRow {
   const std::int32_t* places = nullptr;  // in the past, this position's included
   int length = 0;                        // how many
   std::int32_t token = 0;                // the last one
+  float* attention = nullptr;  // for the weights of the last layer's memory, the heads' mean
 };
 
 // Rows [begin, end) of `projected` (queries, keys and values of every head side by side) attend

@@ -181,6 +181,32 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
   return answers;
 }
 
+using Judged = std::tuple<double, std::vector<float>, Ids, py::object>;
+
+std::vector<Judged> score(const regard::Engine& engine, const std::vector<Ids>& sources,
+                          const std::vector<Ids>& targets, std::int32_t bos, const Ids& never,
+                          bool best, bool attention) {
+  regard::ScoreOptions options;
+  options.bos = bos;
+  options.never = never;
+  options.best = best;
+  options.attention = attention;
+  std::atomic<bool> stop = false;
+  std::vector<regard::Scored> found;
+  run_listening([&] { found = engine.score(sources, targets, options, &stop); }, stop);
+  std::vector<Judged> answers;
+  answers.reserve(found.size());
+  for (std::size_t pair = 0; pair < found.size(); ++pair) {
+    regard::Scored& each = found[pair];
+    py::object weights = py::none();
+    if (attention) {
+      weights = FloatArray({targets[pair].size(), sources[pair].size()}, each.attention.data());
+    }
+    answers.emplace_back(each.log_prob, std::move(each.log_probs), std::move(each.best), std::move(weights));
+  }
+  return answers;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_native, module) {
@@ -196,5 +222,7 @@ PYBIND11_MODULE(_native, module) {
       .def("translate", &translate, py::arg("sources"), py::kw_only(), py::arg("max_tokens"),
            py::arg("prefixes"), py::arg("bos"), py::arg("eos"), py::arg("never"), py::arg("beam"),
            py::arg("n_best"), py::arg("alpha"), py::arg("min_tokens"),
-           py::arg("no_repeat_ngram"), py::arg("batch_tokens"));
+           py::arg("no_repeat_ngram"), py::arg("batch_tokens"))
+      .def("score", &score, py::arg("sources"), py::arg("targets"), py::kw_only(), py::arg("bos"),
+           py::arg("never"), py::arg("best"), py::arg("attention"));
 }

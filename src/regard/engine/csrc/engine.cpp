@@ -7,6 +7,7 @@
 
 #include "model.h"
 #include "scheduler.h"
+#include "scoring.h"
 
 namespace regard {
 
@@ -49,6 +50,16 @@ void check_options(const SearchOptions& options, int vocabulary) {
   require(options.batch_tokens >= 1, "batch_tokens must be at least 1");
 }
 
+int check_longest(const ModelConfig& config, std::size_t longest) {
+  require(longest <= static_cast<std::size_t>(kMostTokens) + 1,
+          "a sequence of " + std::to_string(longest) + " tokens is too long");
+  require(config.positions != PositionsKind::learned ||
+              longest <= static_cast<std::size_t>(config.max_positions),
+          "a sequence of " + std::to_string(longest) + " tokens is longer than the " +
+              std::to_string(config.max_positions) + " learned positions of the model");
+  return static_cast<int>(longest);
+}
+
 // The most positions that one of the sentences takes, on either side.
 int check_lengths(const ModelConfig& config, const std::vector<Ids>& sources,
                   const std::vector<int>& max_tokens, const std::vector<Ids>& prefixes) {
@@ -61,13 +72,7 @@ int check_lengths(const ModelConfig& config, const std::vector<Ids>& sources,
     if (!prefixes.empty()) target = std::max(target, prefixes[number].size());
     longest = std::max({longest, sources[number].size(), target + 1});
   }
-  require(longest <= static_cast<std::size_t>(kMostTokens) + 1,
-          "a sequence of " + std::to_string(longest) + " tokens is too long");
-  require(config.positions != PositionsKind::learned ||
-              longest <= static_cast<std::size_t>(config.max_positions),
-          "a sequence of " + std::to_string(longest) + " tokens is longer than the " +
-              std::to_string(config.max_positions) + " learned positions of the model");
-  return static_cast<int>(longest);
+  return check_longest(config, longest);
 }
 
 void check_prefixes(const std::vector<Ids>& prefixes, const SearchOptions& options,
@@ -138,6 +143,28 @@ std::vector<std::vector<Hypothesis>> Engine::translate(
           {}};
   job.results.resize(sources.size());
   for (std::size_t number = 0; number < sources.size(); ++number) job.order.push_back(number);
+  run(parts_->workshop, job);
+  return std::move(job.results);
+}
+
+std::vector<Scored> Engine::score(const std::vector<Ids>& sources, const std::vector<Ids>& targets,
+                                  const ScoreOptions& options,
+                                  const std::atomic<bool>* stop) const {
+  const ModelConfig& config = parts_->model.config;
+  require(targets.size() == sources.size(), std::to_string(targets.size()) + " targets for " +
+                                                std::to_string(sources.size()) + " sources");
+  check_ids({options.bos}, config.target_vocabulary, "bos");
+  std::size_t longest = 1;
+  for (std::size_t number = 0; number < sources.size(); ++number) {
+    check_ids(sources[number], config.source_vocabulary, "a source");
+    check_ids(targets[number], config.target_vocabulary, "a target");
+    longest = std::max({longest, sources[number].size(), targets[number].size()});
+  }
+  const int reach = check_longest(config, longest);
+
+  const std::lock_guard lock(parts_->mutex);
+  parts_->model.reach(reach);
+  ScoreJob job{parts_->model, options, sources, targets, stop, {}, {}, {}, {}};
   run(parts_->workshop, job);
   return std::move(job.results);
 }

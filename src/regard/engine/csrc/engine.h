@@ -46,6 +46,22 @@ struct Hypothesis {
   bool finished = false;
 };
 
+struct ScoreOptions {
+  std::int32_t bos = 0;
+  bool best = false;       // also find the likeliest token at each place
+  bool attention = false;  // also say where each place looked
+  // Tokens that are never the likeliest; they may be given all the same.
+  std::vector<std::int32_t> never;
+};
+
+// A target that was given: one entry a token.
+struct Scored {
+  double log_prob = 0;  // their sum
+  std::vector<float> log_probs;
+  std::vector<std::int32_t> best;  // -1 where nothing may follow
+  std::vector<float> attention;    // [token][source token], of the last layer, the heads' mean
+};
+
 // The stop flag was raised while a call ran.
 class Stopped : public std::runtime_error {
  public:
@@ -82,6 +98,13 @@ class Engine {
       const std::vector<int>& max_tokens,
       const std::vector<std::vector<std::int32_t>>& prefixes = {},
       const std::atomic<bool>* stop = nullptr) const;
+
+  // How likely each token of a target is, given its source and what comes before it. A target holds
+  // all that is predicted, an end token included. Throws as `translate` does.
+  std::vector<Scored> score(const std::vector<std::vector<std::int32_t>>& sources,
+                            const std::vector<std::vector<std::int32_t>>& targets,
+                            const ScoreOptions& options,
+                            const std::atomic<bool>* stop = nullptr) const;
 
  private:
   struct Parts;
