@@ -12,10 +12,10 @@ namespace {
 std::atomic<bool> on_purpose{false};
 
 // What a row holds at a place, as float32.
-float value_at(const Input& input, std::size_t row, int place) {
+float value_at(const Input& input, std::size_t row, std::size_t place) {
   const std::byte* packed = input.packed() + row * input.packed_stride();
   switch (input.dtype()) {
-    case Dtype::f32: return input.x()[row * input.x_stride() + static_cast<std::size_t>(place)];
+    case Dtype::f32: return input.x()[row * input.x_stride() + place];
     case Dtype::bf16: {
       std::uint32_t bits = 0;
       std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, packed + 2 * place, 2);
@@ -36,18 +36,27 @@ bool disorder() { return on_purpose.load(std::memory_order_relaxed); }
 
 void apply_in_disorder(const Linear& linear, const Input& input, float* y, std::size_t y_stride,
                        int begin, int end) {
-  const int in = linear.in();
-  const int start = static_cast<int>(input.rows() % static_cast<std::size_t>(in));
-  std::vector<float> weight(static_cast<std::size_t>(in));
+  const std::size_t rows = input.rows();
+  const std::size_t in = static_cast<std::size_t>(linear.in());
+  std::vector<float> inputs(in * rows);  // place after place
+  for (std::size_t place = 0; place < in; ++place) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      inputs[place * rows + row] = value_at(input, row, place);
+    }
+  }
+  std::vector<float> weight(in);
+  std::vector<float> sums(rows);
   for (int column = begin; column < end; ++column) {
     linear.unpack(column, weight.data());
-    for (std::size_t row = 0; row < input.rows(); ++row) {
-      float sum = linear.bias()[column];
-      for (int step = 0; step < in; ++step) {
-        const int place = step < in - start ? step + start : step + start - in;
-        sum += value_at(input, row, place) * weight[static_cast<std::size_t>(place)];
+    sums.assign(rows, linear.bias()[column]);
+    for (std::size_t step = 0; step < in; ++step) {
+      const std::size_t place = (step + rows) % in;
+      for (std::size_t row = 0; row < rows; ++row) {
+        sums[row] += inputs[place * rows + row] * weight[place];
       }
-      y[row * y_stride + static_cast<std::size_t>(column - begin)] = sum;
+    }
+    for (std::size_t row = 0; row < rows; ++row) {
+      y[row * y_stride + static_cast<std::size_t>(column - begin)] = sums[row];
     }
   }
 }
