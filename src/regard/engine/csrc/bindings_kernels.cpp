@@ -13,6 +13,7 @@
 
 #include "disorder.h"
 #include "kernels.h"
+#include "scheduler.h"
 #include "select.h"
 
 namespace py = pybind11;
@@ -39,6 +40,13 @@ regard::Activation activation_named(const std::string& name) {
   if (name == "gelu_tanh") return regard::Activation::gelu_tanh;
   need(name == "swish", "an activation is relu, gelu, gelu_tanh or swish");
   return regard::Activation::swish;
+}
+
+regard::Sharing sharing_named(const std::string& name) {
+  if (name == "layers") return regard::Sharing::layers;
+  if (name == "sentences") return regard::Sharing::sentences;
+  need(name == "quicker", "threads share layers, sentences or what is quicker");
+  return regard::Sharing::quicker;
 }
 
 std::vector<std::string> isas() {
@@ -209,6 +217,9 @@ void bind_kernels(py::module_& module) {
   kernels.def("isas", &isas, "The instruction sets of this processor, in rising order.");
   kernels.def("active", [] { return std::string(regard::name_of(regard::active_isa())); });
   kernels.def("use", [](const std::string& name) { regard::use_isa(regard::isa_named(name)); });
+  kernels.def(
+      "share", [](const std::string& name) { regard::use_sharing(sharing_named(name)); },
+      "For tests: what threads share from now on, whatever is quicker.");
   kernels.def("disorder", &regard::set_disorder,
               "For a control: whether sums depend on the number of rows from now on.");
   py::class_<regard::Linear>(kernels, "Linear")

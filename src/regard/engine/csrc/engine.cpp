@@ -139,8 +139,7 @@ std::vector<std::vector<Hypothesis>> Engine::translate(
 
   const std::lock_guard lock(parts_->mutex);
   parts_->model.reach(longest);
-  Job job{parts_->model, options, sources, max_tokens, prefixes, stop, never_of(options), {}, {},
-          {}};
+  Job job{parts_->model, options, sources, max_tokens, prefixes, stop, never_of(options), {}, {}};
   job.results.resize(sources.size());
   for (std::size_t number = 0; number < sources.size(); ++number) job.order.push_back(number);
   run(parts_->workshop, job);

@@ -6,8 +6,15 @@ namespace regard {
 
 namespace {
 
-// With fewer rows than this a step is bound by reading the weights, which a team does together.
-constexpr std::size_t kManyRows = 64;
+// A step that reads no more weights than this is over before threads have met a few times.
+constexpr std::size_t kLittle = 8 << 20;
+
+// Weights up to this size wait in the last cache for the next step, so each thread may read them.
+constexpr std::size_t kCached = 12 << 20;
+
+// Others come from memory at every step, so threads read them together; unless each thread has so
+// many rows, times the number of threads, that it computes for longer than it reads.
+constexpr std::size_t kRowsForReading = 16;
 
 // The past has room for so many at first, and grows.
 constexpr int kFirstPositions = 16;
@@ -15,6 +22,46 @@ constexpr int kFirstPositions = 16;
 std::size_t cost_of(const Job& job, std::size_t number) {
   const std::size_t tokens = std::max(job.sources[number].size(), std::size_t{1});
   return tokens * static_cast<std::size_t>(job.options.beam);
+}
+
+std::atomic<Sharing> sharing_now{Sharing::quicker};
+
+// The weights of all that a step of the decoder multiplies with.
+std::size_t bytes_of_step(const Model& model) {
+  std::size_t bytes = model.projection.bytes();
+  for (const DecoderLayer& layer : model.decoder) {
+    for (const Linear* linear :
+         {&layer.self_attention.input, &layer.self_attention.output, &layer.cross_attention.query,
+          &layer.cross_attention.output, &layer.feed_forward.input, &layer.feed_forward.output}) {
+      bytes += linear->bytes();
+    }
+  }
+  return bytes;
+}
+
+// Whether each thread should have sentences of its own.
+bool apart(const Job& job, std::size_t shares, std::size_t cost) {
+  const Sharing sharing = sharing_now.load(std::memory_order_relaxed);
+  if (shares == 1 || sharing == Sharing::layers) return false;
+  if (sharing == Sharing::sentences) return true;
+  const std::size_t bytes = bytes_of_step(job.model);
+  if (bytes <= kLittle) return true;
+  const std::size_t sentences = job.order.size();
+  if (bytes <= kCached) return sentences >= shares;
+  const std::size_t at_once =
+      cost <= job.options.batch_tokens ? sentences : sentences * job.options.batch_tokens / cost;
+  return sentences >= 2 * shares &&
+         at_once * static_cast<std::size_t>(job.options.beam) >= kRowsForReading * shares * shares;
+}
+
+// One queue for all when there is more than runs at once; else each share gets every so-manieth
+// sentence, so that all have as much to do.
+std::vector<Queue> deal(const Job& job, std::size_t shares, bool all_at_once) {
+  std::vector<Queue> queues(all_at_once ? std::min(shares, job.order.size()) : 1);
+  for (std::size_t place = 0; place < job.order.size(); ++place) {
+    queues[place % queues.size()].order.push_back(job.order[place]);
+  }
+  return queues;
 }
 
 }  // namespace
@@ -27,8 +74,8 @@ Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
   past.reach(std::min(kFirstPositions, job.max_tokens[which] + 1) * job.options.beam);
 }
 
-Batch::Batch(Work& work, Job& job, std::size_t bound)
-    : job_(job), bound_(bound), work_(work),
+Batch::Batch(Work& work, Job& job, Queue& queue, std::size_t bound)
+    : job_(job), queue_(queue), bound_(bound), work_(work),
       chooser_(job.model.projection, job.options.beam, job.never) {}
 
 void Batch::run() {
@@ -50,15 +97,15 @@ void Batch::refill() {
   if (!live_.empty() && cost_ > bound_ - bound_ / 8) return;
   std::vector<Source> sources;
   for (;;) {
-    std::size_t place = job_.next.load(std::memory_order_relaxed);
+    std::size_t place = queue_.next.load(std::memory_order_relaxed);
     std::size_t number = 0;
     do {
-      if (place >= job_.order.size()) break;
-      number = job_.order[place];
-      if (!live_.empty() && cost_ + cost_of(job_, number) > bound_) place = job_.order.size();
-    } while (place < job_.order.size() &&
-             !job_.next.compare_exchange_weak(place, place + 1, std::memory_order_relaxed));
-    if (place >= job_.order.size()) break;
+      if (place >= queue_.order.size()) break;
+      number = queue_.order[place];
+      if (!live_.empty() && cost_ + cost_of(job_, number) > bound_) place = queue_.order.size();
+    } while (place < queue_.order.size() &&
+             !queue_.next.compare_exchange_weak(place, place + 1, std::memory_order_relaxed));
+    if (place >= queue_.order.size()) break;
     live_.push_back(std::make_unique<Live>(work_.pool, job_, number));
     cost_ += live_.back()->cost;
     sources.push_back({&job_.sources[number], &live_.back()->memory});
@@ -113,31 +160,39 @@ Workshop::Workshop(int threads) : team(threads), together(team) {
   }
 }
 
+void use_sharing(Sharing sharing) { sharing_now.store(sharing, std::memory_order_relaxed); }
+
 void run(Workshop& workshop, Job& job) {
   Team& team = workshop.team;
   // The longest first: the last ones to run are then short, and threads end together.
   std::stable_sort(job.order.begin(), job.order.end(), [&](std::size_t one, std::size_t other) {
     return job.sources[one].size() > job.sources[other].size();
   });
+  std::size_t cost = 0;
+  for (const std::size_t number : job.order) cost += cost_of(job, number);
   const std::size_t shares = static_cast<std::size_t>(team.size());
-  const std::size_t rows = job.order.size() * static_cast<std::size_t>(job.options.beam);
-  if (shares == 1 || rows < kManyRows || job.order.size() < 2 * shares) {
-    Batch(workshop.together, job, job.options.batch_tokens).run();
+  const std::size_t bound = job.options.batch_tokens;
+  if (!apart(job, shares, cost)) {
+    std::vector<Queue> one = deal(job, 1, false);
+    Batch(workshop.together, job, one[0], bound).run();
     return;
   }
-  // Not more at a time than an even share of all there is, so that none is left without.
-  std::size_t total = 0;
-  for (const std::size_t number : job.order) total += cost_of(job, number);
-  const std::size_t bound =
-      std::min(job.options.batch_tokens / shares, (total + shares - 1) / shares);
-  team.run([&](int share) {
+  const bool all_at_once = cost <= bound;
+  std::vector<Queue> queues = deal(job, shares, all_at_once);
+  const std::size_t part = all_at_once ? bound : std::max(bound / shares, std::size_t{1});
+  const auto serve = [&](std::size_t share) {
     try {
-      Batch(*workshop.apart[static_cast<std::size_t>(share)], job, std::max(bound, std::size_t{1})).run();
+      Batch(*workshop.apart[share], job, queues[share % queues.size()], part).run();
     } catch (...) {
-      job.next = job.order.size();  // the others need not go on
+      for (Queue& queue : queues) queue.next = queue.order.size();  // the others need not go on
       throw;
     }
-  });
+  };
+  if (job.order.size() == 1) {
+    serve(0);
+  } else {
+    team.run([&](int share) { serve(static_cast<std::size_t>(share)); });
+  }
 }
 
 }  // namespace regard

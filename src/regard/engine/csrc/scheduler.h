@@ -26,16 +26,21 @@ struct Job {
   const std::atomic<bool>* stop;
   std::vector<std::int32_t> never;
   std::vector<std::size_t> order;                 // in which sentences come in
-  std::atomic<std::size_t> next{0};               // the next one in `order`
   std::vector<std::vector<Hypothesis>> results;  // in the order of the sources
 };
 
-// Sentences that run together, refilled out of a job. Several may serve one job, each on its own
+// Sentences that wait, for one batch or for several.
+struct Queue {
+  std::vector<std::size_t> order;
+  std::atomic<std::size_t> next{0};  // in `order`
+};
+
+// Sentences that run together, refilled out of a queue. Several may serve one job, each on its own
 // team.
 class Batch {
  public:
   // At most `bound` source tokens times the beam at once, but never less than one sentence.
-  Batch(Work& work, Job& job, std::size_t bound);
+  Batch(Work& work, Job& job, Queue& queue, std::size_t bound);
 
   // Until nothing is left. Throws NotANumber and Stopped.
   void run();
@@ -57,6 +62,7 @@ class Batch {
   void leave();
 
   Job& job_;
+  Queue& queue_;
   std::size_t bound_;
   std::size_t cost_ = 0;
   Work& work_;
@@ -76,8 +82,12 @@ struct Workshop {
   std::vector<std::unique_ptr<Work>> apart;
 };
 
-// Runs the job: all of it on one sentence's layers when there are few rows, each
-// thread on its own sentences when there are many.
+// How threads divide the work: by what is quicker, or always in one way, for tests.
+enum class Sharing { quicker, layers, sentences };
+void use_sharing(Sharing sharing);
+
+// Runs the job: the threads share the layers of one batch, or each has a batch of its own. The
+// answers are the same.
 void run(Workshop& workshop, Job& job);
 
 }  // namespace regard
