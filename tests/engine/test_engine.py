@@ -24,7 +24,6 @@ from regard.engine.engine import Engine
 from regard.engine.native import EngineError
 from regard.errors import ModelError
 from regard.models.config import TransformerConfig
-from regard.nn.config import AlibiConfig, RelativeConfig, RotaryConfig
 
 
 def weights_of(changes: dict[str, Any]) -> tuple[TransformerConfig, dict[str, Any]]:
@@ -41,9 +40,6 @@ def pack(config: TransformerConfig, weights: dict[str, Any], **settings: Any) ->
     ("changes", "named"),
     [
         ({"decoder_mixer": "ssru"}, 'model.decoder_mixer = "ssru"'),
-        ({"positions": RotaryConfig()}, 'model.positions.kind = "rotary"'),
-        ({"positions": AlibiConfig()}, 'model.positions.kind = "alibi"'),
-        ({"positions": RelativeConfig()}, 'model.positions.kind = "relative"'),
     ],
     ids=str,
 )

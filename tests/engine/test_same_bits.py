@@ -21,6 +21,7 @@ from engine.tiny_models import (
 from regard.engine import native
 from regard.engine.engine import Dtype
 from regard.models.transformer import Transformer
+from regard.nn.config import AlibiConfig, PositionsConfig, RelativeConfig, RotaryConfig
 
 
 @pytest.mark.parametrize("isa", native.module().kernels.isas())
@@ -48,6 +49,23 @@ def test_the_comparison_finds_sums_that_depend_on_the_company(
         compared, differing = compare(model, asked, dtype)
     # A sentence that must end at once, or whose prefix says all, has nothing that can differ.
     assert differing > compared // 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize(
+    "positions",
+    [RotaryConfig(dim=6, layout="interleaved"), AlibiConfig(), RelativeConfig()],
+    ids=lambda positions: positions.kind,
+)
+def test_in_any_company_with_positions_in_attention(
+    positions: PositionsConfig, dtype: Dtype
+) -> None:
+    parts = {"d_model": 70, "num_kv_heads": 1, "d_k": 12, "positions": positions}
+    model = make_model(parts, vocabulary=300)
+    compared, differing = compare(
+        model, any_search(model, 5, sentences=64, beam=4, n_best=4), dtype
+    )
+    assert (compared, differing) == (400, 0)
 
 
 def compare(model: Transformer, asked: Searched, dtype: Dtype) -> tuple[int, int]:

@@ -16,15 +16,49 @@ from regard.engine.engine import Dtype, Engine, Found
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.nn.config import (
+    AlibiConfig,
     LayerNormConfig,
     LearnedConfig,
+    LinearScalingConfig,
+    Llama3ScalingConfig,
     NoPositionsConfig,
+    NTKScalingConfig,
+    PositionsConfig,
+    RelativeConfig,
     RMSNormConfig,
+    RotaryConfig,
     SinusoidalConfig,
+    YarnScalingConfig,
 )
 
 PAD, BOS, EOS, UNUSED = 0, 1, 2, 3
 MOST = 40  # positions of a learned table
+
+ROTARY = (
+    RotaryConfig(),
+    RotaryConfig(layout="interleaved"),
+    RotaryConfig(theta=50.0, dim=2),
+    RotaryConfig(theta=500.0, dim=4, layout="interleaved", scaling=NTKScalingConfig(factor=4.0)),
+    RotaryConfig(scaling=LinearScalingConfig(factor=3.0)),
+    RotaryConfig(scaling=NTKScalingConfig(factor=4.0)),
+    RotaryConfig(scaling=YarnScalingConfig(factor=4.0, original_positions=16)),
+    RotaryConfig(
+        scaling=YarnScalingConfig(original_positions=64, attention_factor=1.3, truncate=False)
+    ),
+    RotaryConfig(scaling=Llama3ScalingConfig(original_positions=32)),
+)
+POSITIONS: tuple[PositionsConfig, ...] = (
+    SinusoidalConfig(),
+    SinusoidalConfig(layout="halves"),
+    SinusoidalConfig(wavelengths="full"),
+    SinusoidalConfig(layout="halves", wavelengths="full"),
+    LearnedConfig(max_positions=MOST),
+    NoPositionsConfig(),
+    *ROTARY,
+    AlibiConfig(),
+    RelativeConfig(),
+    RelativeConfig(buckets=8, max_distance=12),
+)
 
 # Every value of every key that the engine knows; the first is the default of the others' tests.
 CHOICES: dict[str, Sequence[Any]] = {
@@ -41,14 +75,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "norm_position": ("post", "pre"),
     "feed_forward": ("relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu", "geglu_tanh"),
     "feed_forward_bias": (None, True, False),
-    "positions": (
-        SinusoidalConfig(),
-        SinusoidalConfig(layout="halves"),
-        SinusoidalConfig(wavelengths="full"),
-        SinusoidalConfig(layout="halves", wavelengths="full"),
-        LearnedConfig(max_positions=MOST),
-        NoPositionsConfig(),
-    ),
+    "positions": POSITIONS,
     "encoder_layers": (1, 2, 3),
     "decoder_layers": (2, 1, 3),
     "tying": ("none", "two_way", "three_way"),
@@ -77,7 +104,11 @@ def one_by_one() -> list[dict[str, Any]]:
 def any_of_all(seed: int) -> dict[str, Any]:
     """A random value for every key."""
     draw = random.Random(seed)
-    return {key: draw.choice(values) for key, values in CHOICES.items()}
+    drawn = {key: draw.choice(values) for key, values in CHOICES.items()}
+    width = drawn["d_k"] or drawn["d_model"] // drawn["num_heads"]
+    if isinstance(drawn["positions"], RotaryConfig) and width % 2:
+        drawn["d_k"] = 6  # dimensions turn in pairs
+    return drawn
 
 
 def make_model(changes: dict[str, Any], *, seed: int = 1, vocabulary: int = 61) -> Transformer:

@@ -18,9 +18,9 @@ needs_engine = pytest.mark.skipif(not native.available(), reason="the engine is 
 
 
 @pytest.fixture(scope="session")
-def rotary_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "rotary"
-    return make_run(path, changes=["model.positions.kind=rotary"])
+def ssru_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "ssru"
+    return make_run(path, changes=["model.decoder_mixer=ssru"])
 
 
 @needs_engine
@@ -72,11 +72,11 @@ def test_a_search_that_it_does_not_support_is_pytorchs(
 
 
 @needs_engine
-def test_a_model_that_it_does_not_support_is_pytorchs(rotary_path: Path, run_path: Path) -> None:
-    assert regard.load(rotary_path, device="cpu").engine == "torch"
+def test_a_model_that_it_does_not_support_is_pytorchs(ssru_path: Path, run_path: Path) -> None:
+    assert regard.load(ssru_path, device="cpu").engine == "torch"
     assert regard.load([run_path, run_path], device="cpu").engine == "torch"
     for path, named in (
-        (rotary_path, 'model.positions.kind = "rotary"'),
+        (ssru_path, 'model.decoder_mixer = "ssru"'),
         ([run_path, run_path], "an ensemble"),
     ):
         for settings in ({"engine": "native"}, {"dtype": "bfloat16"}):
@@ -126,11 +126,11 @@ def test_without_an_engine_pytorch_serves_and_nothing_is_said(
 
 @needs_engine
 def test_the_command_says_when_pytorch_has_to_serve(
-    run_path: Path, rotary_path: Path, command: Command, tmp_path: Path
+    run_path: Path, ssru_path: Path, command: Command, tmp_path: Path
 ) -> None:
     note = "note: PyTorch translates; the engine does not support "
     for arguments, named in (
-        ([rotary_path], 'model.positions.kind = "rotary"'),
+        ([ssru_path], 'model.decoder_mixer = "ssru"'),
         ([run_path, "--sample"], 'decoding.method = "sample"'),
         ([run_path, "--set=decoding.coverage=0.1"], "decoding.coverage = 0.1"),
         ([run_path, "--alignments", tmp_path / "a"], "alignments"),
@@ -174,11 +174,11 @@ def test_the_engine_scores_and_judges_as_pytorch_does(run_path: Path) -> None:
 
 @needs_engine
 def test_score_and_evaluate_say_when_pytorch_has_to_serve(
-    run_path: Path, rotary_path: Path, command: Command, tmp_path: Path
+    run_path: Path, ssru_path: Path, command: Command, tmp_path: Path
 ) -> None:
     text = tmp_path / "text"
     text.write_text("light\n")
-    reason = 'the engine does not support model.positions.kind = "rotary"\n'
+    reason = 'the engine does not support model.decoder_mixer = "ssru"\n'
     for name, other, does in (
         ("score", "target", "scores"),
         ("evaluate", "reference", "translates"),
@@ -186,11 +186,11 @@ def test_score_and_evaluate_say_when_pytorch_has_to_serve(
         files = [f"--source={text}", f"--{other}={text}"]
         assert command(name, run_path, *files, "--engine=native", "--dtype=int8").code == 0
         assert "note" not in command(name, run_path, *files).err
-        assert "note" not in command(name, rotary_path, *files, "--engine=torch").err
-        done = command(name, rotary_path, *files)
+        assert "note" not in command(name, ssru_path, *files, "--engine=torch").err
+        done = command(name, ssru_path, *files)
         assert done.code == 0
         assert done.err.startswith(f"note: PyTorch {does}; {reason}")
-        done = command(name, rotary_path, *files, "--dtype=int8")
+        done = command(name, ssru_path, *files, "--dtype=int8")
         assert (done.code, done.out) == (2, b"")
         assert reason.strip() in done.err
 

@@ -14,7 +14,7 @@ class Engine:
     def __init__(
         self,
         *,
-        config: Mapping[str, int | float | bool | str],
+        config: Mapping[str, int | float | bool | str | list[float] | list[int]],
         weights: Mapping[str, NDArray[np.float32]],
         dtype: str,
         threads: int,

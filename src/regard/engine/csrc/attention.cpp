@@ -6,11 +6,12 @@ namespace regard {
 
 namespace {
 
-// One row's queries over `count` places of a layer: those in `index`, or the first ones. To `mean`
-// (may be null) is added what each place weighs, over the number of heads.
+// One row's queries over `count` places of a layer: those in `index`, or the first ones. With
+// `places` the query stands at the last of them, and they are positions in order. To `mean` (may be
+// null) is added what each place weighs, over the number of heads.
 void all_heads(const Model& model, const float* queries, const Cache& cache, int layer,
-               const std::int32_t* index, int count, Buffer& scores, float* context,
-               float* mean = nullptr) {
+               const std::int32_t* index, int count, const Places* places, Buffer& scores,
+               float* context, float* mean = nullptr) {
   const ModelConfig& config = model.config;
   const int sharing = config.num_heads / config.num_kv_heads;
   float* work = scores.room(static_cast<std::size_t>(count));
@@ -19,7 +20,8 @@ void all_heads(const Model& model, const float* queries, const Cache& cache, int
     const RowsAt keys{cache.keys(layer, shared), static_cast<std::size_t>(config.d_k), index};
     const RowsAt values{cache.values(layer, shared), static_cast<std::size_t>(config.d_v), index};
     attend(queries + head * config.d_k, keys, values, count, config.d_k, config.d_v,
-           model.attention_scale, work, context + head * config.d_v);
+           model.attention_scale, work, context + head * config.d_v,
+           places == nullptr ? nullptr : places->bias(head, count - 1));
     if (mean != nullptr) axpy(1.0f / static_cast<float>(config.num_heads), work, mean, count);
   }
 }
@@ -52,13 +54,15 @@ void encoder_attention(const Model& model, const float* projected, std::size_t b
   for (std::size_t row = begin; row < end; ++row) {
     attend(projected + row * stride + head * config.d_k, keys, values, count, config.d_k,
            config.d_v, model.attention_scale, work,
-           context + row * out_stride + head * config.d_v);
+           context + row * out_stride + head * config.d_v,
+           model.source_places.bias(head, static_cast<int>(row - begin)));
   }
 }
 
 void past_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
                     Buffer& scores, float* context) {
-  all_heads(model, queries, *row.past, layer, row.places, row.length, scores, context);
+  all_heads(model, queries, *row.past, layer, row.places, row.length, &model.target_places, scores,
+            context);
 }
 
 void memory_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
@@ -69,7 +73,8 @@ void memory_attention(const Model& model, int layer, const LiveRow& row, const f
   }
   float* mean = layer + 1 == model.config.decoder_layers ? row.attention : nullptr;
   if (mean != nullptr) std::fill(mean, mean + row.memory_length, 0.0f);
-  all_heads(model, queries, *row.memory, layer, nullptr, row.memory_length, scores, context, mean);
+  all_heads(model, queries, *row.memory, layer, nullptr, row.memory_length, nullptr, scores,
+            context, mean);
 }
 
 }  // namespace regard

@@ -73,7 +73,16 @@ regard::ModelConfig config_of(const py::dict& settings) {
   config.positions = one_of<PositionsKind>(settings, "positions",
                                            {{"none", PositionsKind::none},
                                             {"sinusoidal", PositionsKind::sinusoidal},
-                                            {"learned", PositionsKind::learned}});
+                                            {"learned", PositionsKind::learned},
+                                            {"rotary", PositionsKind::rotary},
+                                            {"alibi", PositionsKind::alibi},
+                                            {"relative", PositionsKind::relative}});
+  config.rotary_rates = settings["rotary_rates"].cast<std::vector<float>>();
+  config.rotary_amplitude = settings["rotary_amplitude"].cast<float>();
+  config.alibi_slopes = settings["alibi_slopes"].cast<std::vector<float>>();
+  config.relative_buckets = number("relative_buckets");
+  config.encoder_limits = settings["encoder_limits"].cast<std::vector<int>>();
+  config.decoder_limits = settings["decoder_limits"].cast<std::vector<int>>();
   config.layout = one_of<Layout>(
       settings, "layout", {{"interleaved", Layout::interleaved}, {"halves", Layout::halves}});
   config.wavelengths = one_of<Wavelengths>(

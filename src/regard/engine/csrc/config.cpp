@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -23,6 +24,48 @@ void fits(const char* name, std::int64_t width) {
   if (width > kLargest) {
     throw std::invalid_argument(std::string(name) + " = " + std::to_string(width) +
                                 " is more than " + std::to_string(kLargest));
+  }
+}
+
+// The limits of one side's buckets of distances.
+void check_limits(const std::vector<int>& limits, int side) {
+  if (limits.size() != static_cast<std::size_t>(side - side / 2 - 1) ||
+      !std::is_sorted(limits.begin(), limits.end())) {
+    throw std::invalid_argument("the limits of relative positions do not fit their buckets");
+  }
+}
+
+void check_positions(const ModelConfig& config) {
+  switch (config.positions) {
+    case PositionsKind::none:
+      break;
+    case PositionsKind::sinusoidal:
+      if (config.d_model % 2 != 0) {
+        throw std::invalid_argument("sinusoidal positions need an even d_model");
+      }
+      break;
+    case PositionsKind::learned:
+      positive("max_positions", config.max_positions);
+      break;
+    case PositionsKind::rotary:
+      if (config.rotary_rates.empty() ||
+          config.rotary_rates.size() > static_cast<std::size_t>(config.d_k) / 2) {
+        throw std::invalid_argument("rotary positions do not turn so many pairs of d_k dimensions");
+      }
+      break;
+    case PositionsKind::alibi:
+      if (config.alibi_slopes.size() != static_cast<std::size_t>(config.num_heads)) {
+        throw std::invalid_argument("ALiBi needs one slope a head");
+      }
+      break;
+    case PositionsKind::relative:
+      positive("relative_buckets", config.relative_buckets);
+      if (config.relative_buckets % 4 != 0) {
+        throw std::invalid_argument("relative_buckets is not divisible by 4");
+      }
+      check_limits(config.encoder_limits, config.relative_buckets / 2);
+      check_limits(config.decoder_limits, config.relative_buckets);
+      break;
   }
 }
 
@@ -51,10 +94,7 @@ void check(const ModelConfig& config) {
   if (config.tying == Tying::three_way && config.source_vocabulary != config.target_vocabulary) {
     throw std::invalid_argument("three-way tying needs vocabularies of one size");
   }
-  if (config.positions == PositionsKind::sinusoidal && config.d_model % 2 != 0) {
-    throw std::invalid_argument("sinusoidal positions need an even d_model");
-  }
-  if (config.positions == PositionsKind::learned) positive("max_positions", config.max_positions);
+  check_positions(config);
   if (!(config.norm_eps > 0)) throw std::invalid_argument("norm_eps must be above 0");
   if (!(config.attention_scale >= 0)) {
     throw std::invalid_argument("attention_scale must not be below 0");

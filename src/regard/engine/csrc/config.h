@@ -1,12 +1,14 @@
 // What a model is made of: the part of a TransformerConfig that says what is computed.
 #pragma once
 
+#include <vector>
+
 namespace regard {
 
 enum class NormKind { layer, rms };
 enum class NormPosition { post, pre };
 enum class FeedForwardKind { relu, gelu, gelu_tanh, swish, swiglu, geglu, geglu_tanh };
-enum class PositionsKind { none, sinusoidal, learned };
+enum class PositionsKind { none, sinusoidal, learned, rotary, alibi, relative };
 enum class Layout { interleaved, halves };
 enum class Wavelengths { paper, full };
 enum class Tying { none, two_way, three_way };
@@ -37,6 +39,13 @@ struct ModelConfig {
   Layout layout = Layout::interleaved;
   Wavelengths wavelengths = Wavelengths::paper;
   int max_positions = 0;  // of learned positions; else unused
+  std::vector<float> rotary_rates;  // radians from a position to the next, one a turned pair
+  float rotary_amplitude = 1;
+  std::vector<float> alibi_slopes;  // one a head
+  int relative_buckets = 0;
+  // Of relative positions: the least distance of each bucket of far ones but the first.
+  std::vector<int> encoder_limits;
+  std::vector<int> decoder_limits;
   Tying tying = Tying::three_way;
   bool embedding_scale = true;
   bool embedding_norm = false;

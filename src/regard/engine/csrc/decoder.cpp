@@ -15,6 +15,12 @@ void look_back(Work& work, const Model& model, int number, const std::vector<Liv
   float* projected = work.projected.room(rows.size() * width);
   float* context = work.context.room(rows.size() * out_width);
   project(work, layer.input, x, rows.size(), projected);
+  if (model.target_places.turns()) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      model.target_places.turn(projected + row * width, config.num_heads + config.num_kv_heads,
+                               rows[row].length - 1);
+    }
+  }
   // A hypothesis looks at places that another one of its sentence has filled, so all are filled
   // before any is read; the last place is its own.
   for (std::size_t row = 0; row < rows.size(); ++row) {

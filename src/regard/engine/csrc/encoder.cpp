@@ -16,6 +16,22 @@ std::vector<std::size_t> offsets_of(std::span<const Source> sources) {
   return offsets;
 }
 
+// Rotary positions: the queries and keys of every row.
+void turn(Work& work, const Model& model, const std::vector<std::size_t>& offsets,
+          float* projected) {
+  if (!model.source_places.turns()) return;
+  const ModelConfig& config = model.config;
+  const std::size_t width = static_cast<std::size_t>(config.input_width());
+  split_rows(work.team, offsets.back(), width, [&](std::size_t begin, std::size_t end, int) {
+    auto next = std::upper_bound(offsets.begin(), offsets.end(), begin);
+    for (std::size_t row = begin; row < end; ++row) {
+      while (*next <= row) ++next;
+      model.source_places.turn(projected + row * width, config.num_heads + config.num_kv_heads,
+                               static_cast<int>(row - *(next - 1)));
+    }
+  });
+}
+
 void attend_to_itself(Work& work, const Model& model, const SelfAttention& layer, const float* x,
                       const std::vector<std::size_t>& offsets, float* y) {
   const ModelConfig& config = model.config;
@@ -24,6 +40,7 @@ void attend_to_itself(Work& work, const Model& model, const SelfAttention& layer
       work.projected.room(rows * static_cast<std::size_t>(config.input_width()));
   float* context = work.context.room(rows * static_cast<std::size_t>(config.context_width()));
   project(work, layer.input, x, rows, projected);
+  turn(work, model, offsets, projected);
   const int sentences = static_cast<int>(offsets.size()) - 1;
   std::atomic<int> next{0};
   work.team.run([&](int share) {

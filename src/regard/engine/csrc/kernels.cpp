@@ -206,9 +206,10 @@ void weigh(const float* weights, const RowsAt& values, int count, int n, float* 
 void softmax(float* row, int n) { kernels().softmax(row, n); }
 
 void attend(const float* query, const RowsAt& keys, const RowsAt& values, int count, int key_dim,
-            int value_dim, float scale, float* work, float* out) {
+            int value_dim, float scale, float* work, float* out, const float* bias) {
   const Kernels& use = kernels();
   use.scores(query, keys, count, key_dim, scale, work);
+  if (bias != nullptr) use.add(bias, work, count);
   use.softmax(work, count);
   use.weigh(work, values, count, value_dim, out);
 }

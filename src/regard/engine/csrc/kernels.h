@@ -134,9 +134,10 @@ void weigh(const float* weights, const RowsAt& values, int count, int n, float* 
 // In place over n >= 1 values; -inf has weight 0, and a row of nothing else becomes zeros.
 void softmax(float* row, int n);
 
-// One query of one head: scores, softmax, weigh. `work` has room for `count` values.
+// One query of one head: scores, softmax, weigh. `work` has room for `count` values. `bias`, if
+// any, is added to the scores.
 void attend(const float* query, const RowsAt& keys, const RowsAt& values, int count, int key_dim,
-            int value_dim, float scale, float* work, float* out);
+            int value_dim, float scale, float* work, float* out, const float* bias = nullptr);
 
 // weight and bias may be null. y may be x.
 void layer_norm(const float* x, const float* weight, const float* bias, float epsilon, float* y,

@@ -117,6 +117,15 @@ Model::Model(const ModelConfig& given, const Weights& weights, Dtype dtype) : co
     source.positions = reader.copy("source_positions.weight", {config.max_positions, width});
     target.positions = reader.copy("target_positions.weight", {config.max_positions, width});
   }
+  const float* source_biases = nullptr;
+  const float* target_biases = nullptr;
+  if (config.positions == PositionsKind::relative) {
+    const int buckets = config.relative_buckets;
+    source_biases = reader.read("source_positions.weight", {buckets, config.num_heads});
+    target_biases = reader.read("target_positions.weight", {buckets, config.num_heads});
+  }
+  source_places = Places(config, true, source_biases);
+  target_places = Places(config, false, target_biases);
   if (config.embedding_norm) {
     source.norm = builder.norm("source_embedding_norm");
     target.norm = builder.norm("target_embedding_norm");
@@ -159,6 +168,8 @@ std::size_t Model::bytes() const {
 }
 
 void Model::reach(int positions) {
+  source_places.reach(positions);
+  target_places.reach(positions);
   if (config.positions != PositionsKind::sinusoidal) return;
   const int present = static_cast<int>(sinusoids_.size() / static_cast<std::size_t>(config.d_model));
   if (positions > present) append_sinusoids(config, present, positions, sinusoids_);
@@ -167,14 +178,13 @@ void Model::reach(int positions) {
 const float* Model::position(const Embedding& embedding, int position) const {
   const std::size_t start = static_cast<std::size_t>(position) * config.d_model;
   switch (config.positions) {
-    case PositionsKind::none:
-      return nullptr;
     case PositionsKind::sinusoidal:
       return sinusoids_.data() + start;
     case PositionsKind::learned:
       return embedding.positions.data() + start;
+    default:  // they are told inside attention, or not at all
+      return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace regard

@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "kernels.h"
+#include "positions.h"
 #include "table.h"
 #include "weights.h"
 
@@ -65,7 +66,7 @@ struct Model {
 
   std::size_t bytes() const;
 
-  // Makes sure that there are sinusoids for that many positions.
+  // Makes ready for that many positions, of either side.
   void reach(int positions);
 
   // The vector to add at a position, or null.
@@ -76,6 +77,8 @@ struct Model {
   float embedding_scale = 1;
   Embedding source;
   Embedding target;
+  Places source_places;
+  Places target_places;
   std::vector<EncoderLayer> encoder;
   std::vector<DecoderLayer> decoder;
   Norm encoder_norm;  // empty gains: none
