@@ -36,7 +36,9 @@ from regard.models.build import build_model
 from regard.models.transformer import Transformer
 from regard.recipes.load import load_recipe
 from regard.serving.engines import Chosen, EngineSearch, choose_engine
+from regard.serving.lazy import LazyModel
 from regard.serving.opening import OpenedRun, open_run
+from regard.serving.place import Place
 from regard.serving.translator import Translator
 from regard.text.config import VocabularyConfig
 from regard.text.corpus import Tokenizers
@@ -133,7 +135,8 @@ def random_run(name: str) -> OpenedRun:
         target_vocabulary=tokenizer.size,
         seed=1,
     )
-    return OpenedRun(Path(name), recipe, Tokenizers(tokenizer, tokenizer), model.eval())
+    held = LazyModel.ready(model.eval())
+    return OpenedRun(Path(name), recipe, Tokenizers(tokenizer, tokenizer), held)
 
 
 def exported(run: OpenedRun, out: Path) -> Path:
@@ -249,7 +252,7 @@ def marian_generate(
 
 def real_cells(options: argparse.Namespace, aside: Path) -> Iterator[Cell]:
     """From text to text with a trained model; the work is counted in lines."""
-    run = open_run(options.run, torch.device("cpu"))
+    run = open_run(options.run, Place())
     lines = [line for line in read_lines(options.text) if line.strip()]
     path = exported(run, aside / "export")
     for beam, dtype in product(map(int, options.beams.split(",")), options.dtypes.split(",")):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from regard.decoding.config import DecodingConfig
     from regard.decoding.generate import Continuation
     from regard.decoding.generation import GenerationConfig
-    from regard.decoding.translate import Translation
+    from regard.decoding.translation import Translation
     from regard.errors import RegardError
     from regard.models.config import TransformerConfig
     from regard.models.transformer import Transformer
@@ -61,7 +61,7 @@ _HOMES = {
     "Tokenizer": "regard.text.tokenizer",
     "Transformer": "regard.models.transformer",
     "TransformerConfig": "regard.models.config",
-    "Translation": "regard.decoding.translate",
+    "Translation": "regard.decoding.translation",
     "Translator": "regard.serving.translator",
     "format_recipe": "regard.recipes.write",
     "load": "regard.serving.translator",

@@ -9,7 +9,7 @@ from shlex import quote
 from regard.corpora import HOME_ASSISTANT_EN_DE
 from regard.durations import duration
 from regard.errors import command
-from regard.evaluation.judge import Judgement
+from regard.evaluation.judgement import Judgement
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe

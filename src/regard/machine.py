@@ -2,7 +2,12 @@
 
 import os
 import platform
+import sys
 from pathlib import Path
+from typing import Final
+
+# What the drivers of NVIDIA and AMD, and Windows around a Linux, show to programs.
+_GPU_SIGNS: Final = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/proc/driver/nvidia/version")
 
 
 def cpu_model() -> str:
@@ -41,6 +46,11 @@ def memory() -> dict[str, float]:
         if line.strip() != "max":
             found["allowed by the container"] = int(line) / 2**30
     return found
+
+
+def may_have_gpu() -> bool:
+    """Whether a GPU may be here that PyTorch can use: False is certain, True is not."""
+    return not sys.platform.startswith("linux") or any(map(os.path.exists, _GPU_SIGNS))
 
 
 def _lines(path: str) -> list[str]:

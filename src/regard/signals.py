@@ -50,22 +50,32 @@ def interruptible() -> Iterator[None]:
 
 
 def load_torch(*modules: str) -> None:
-    """Import torch, and modules that need it; a signal meanwhile raises KeyboardInterrupt after.
+    """Import torch, and modules that need it, as `load` does.
 
-    An exception raised inside such an import is swallowed by numpy's part of it and by other
-    libraries', or aborts the process in that of C++. Every command calls this before it imports
-    anything that needs torch.
+    Every command calls this before it imports anything that needs torch.
+
+    Raises:
+        ImportError, OSError: one can't be imported.
+    """
+    load("torch", *modules)
+
+
+def load(*modules: str) -> None:
+    """Import modules that take a while; a signal meanwhile raises KeyboardInterrupt after.
+
+    An exception raised inside an import of torch is swallowed by numpy's part of it and by other
+    libraries', or aborts the process in that of C++; NumPy's own import swallows some, too.
 
     Raises:
         ImportError, OSError: one can't be imported.
     """
     handler = signal.getsignal(signal.SIGTERM)
-    if not isinstance(handler, Ending):
-        _import("torch", *modules)
+    if not isinstance(handler, Ending) or handler.loading:
+        _import(*modules)
         return
     handler.loading = True
     try:
-        _import("torch", *modules)
+        _import(*modules)
     finally:
         handler.loading = False
     if handler.asked:

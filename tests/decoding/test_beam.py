@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from regard.decoding.beam import beam_search
 from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import Constraints
-from regard.decoding.hypothesis import Hypothesis, coverage_penalty, length_penalty
+from regard.decoding.coverage import coverage_penalty
+from regard.decoding.hypothesis import Hypothesis, length_penalty
 from regard.decoding.rows import Rows
 from regard.decoding.search import search
 from regard.errors import ModelError

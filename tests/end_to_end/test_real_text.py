@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.corpora import HOME_ASSISTANT_EN_DE
-from regard.decoding.score import PairScore
+from regard.decoding.scored import PairScore
 from regard.training.progress import SilentReporter
 
 # Guessing by how frequent each token is comes to 163. This was 57, 61 and 59 with three

@@ -137,7 +137,7 @@ def test_a_run_named_like_a_preset_is_the_run(
 def test_threads_are_set(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
-    regard.load(run_path, device="cpu", threads=3)
+    regard.load(run_path, device="cpu", threads=3, engine="torch")
     assert asked == [3]
 
 

@@ -7,8 +7,10 @@ import safetensors.torch
 import torch
 
 from regard.errors import RunFolderError
+from regard.weights.arrays import read_arrays
 from regard.weights.files import write_file
-from regard.weights.tensors import read_metadata, read_tensors, tensor_chunks
+from regard.weights.header import read_metadata, read_shapes
+from regard.weights.tensors import read_tensors, tensor_chunks
 
 KINDS = {
     "float64": torch.randn(3, 2, dtype=torch.float64),
@@ -40,6 +42,18 @@ def test_tensors_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
     assert found.keys() == KINDS.keys()
     assert all(same_bits(found[name], KINDS[name]) for name in KINDS)
     assert read_metadata(tmp_path / "a") == {"note": "x"}
+
+
+def test_numpy_reads_the_same_without_torch(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", tensor_chunks(KINDS | {"tied": KINDS["int64"]}))
+    found = read_arrays(tmp_path / "a")
+    wanted = read_tensors(tmp_path / "a")
+    assert found.keys() == wanted.keys()
+    for name, array in found.items():
+        tensor = wanted[name].float() if wanted[name].dtype == torch.bfloat16 else wanted[name]
+        assert same_bits(torch.from_numpy(array.copy()), tensor), name
+    assert found["tied"] is found["int64"]
+    assert read_shapes(tmp_path / "a") == {name: tuple(each.shape) for name, each in wanted.items()}
 
 
 def test_the_safetensors_library_reads_what_we_write_and_we_what_it_writes(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 
-from regard.shapes import Float, Tensor
+from regard.decoding.hypothesis import Attention
 
 NO_WORD = -1
 
@@ -45,7 +45,7 @@ def token_words(pieces: Sequence[bytes], words: Sequence[int]) -> list[int]:
 
 
 def word_links(
-    attention_ts: Float[Tensor, "t s"],
+    attention_ts: Attention,
     source_words: Sequence[int],
     target_words: Sequence[int],
 ) -> list[tuple[int, int]]:
@@ -57,10 +57,10 @@ def word_links(
         source_words: the word of every source token, -1 for none (the end token, a space).
         target_words: the same for the target tokens.
     """
-    outside_s = torch.tensor([word == NO_WORD for word in source_words])
+    outside_s = np.array([word == NO_WORD for word in source_words])
     if bool(outside_s.all()) or not len(attention_ts):
         return []
-    chosen_t = attention_ts.masked_fill(outside_s, -1.0).argmax(-1).tolist()
+    chosen_t = np.where(outside_s, -1.0, np.asarray(attention_ts)).argmax(-1).tolist()
     links = {
         (source_words[token], word)
         for token, word in zip(chosen_t, target_words, strict=True)

@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    from regard.shapes import Float, Tensor
 
-from regard.shapes import Bool, Float, Tensor
+    Attention = Float[Tensor, "t s"]
+else:
+    Attention = object  # what the engine finds needs no torch
 
 _GREATEST_LOG = 200 * math.log(10)
-# The attention that a source token is taken to have had at least: a logarithm needs one.
-_ATTENTION_FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Hypothesis:
     score: float
     log_prob: float
     finished: bool
-    attention_ts: Float[Tensor, "t s"] | None = field(default=None, compare=False)
+    attention_ts: Attention | None = field(default=None, compare=False)
 
 
 def length_penalty(length: int, alpha: float) -> float:
@@ -42,16 +44,3 @@ def length_penalty(length: int, alpha: float) -> float:
     if abs(growth) > _GREATEST_LOG:
         return math.exp(math.copysign(_GREATEST_LOG, growth))
     return float(((5 + length) / 6) ** alpha)
-
-
-def coverage_penalty(
-    attention_rs: Float[Tensor, "r s"], source_rs: Bool[Tensor, "r s"]
-) -> Float[Tensor, " r"]:
-    """The sum over source tokens of log(min(attention received, 1)): 0 at best, else negative.
-
-    `attention_rs` is summed over target positions; `source_rs` is False at padding.
-
-    Source: Wu et al. 2016, arXiv:1609.08144, equation 14.
-    """
-    logs_rs = attention_rs.double().clamp(_ATTENTION_FLOOR, 1.0).log()
-    return torch.where(source_rs, logs_rs, 0.0).sum(-1)

@@ -2,7 +2,8 @@
 
 import torch
 
-from regard.decoding.hypothesis import Hypothesis, coverage_penalty, length_penalty
+from regard.decoding.coverage import coverage_penalty
+from regard.decoding.hypothesis import Hypothesis, length_penalty
 from regard.decoding.step import StepOutput
 from regard.shapes import Bool, Float, Int, Tensor
 

@@ -3,43 +3,16 @@
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 
 from regard.decoding.given import given_log_probs, row_sums
 from regard.decoding.padding import padded, token_batches
+from regard.decoding.scored import PairScore
 from regard.decoding.step import evaluating
 from regard.models.transformer import Transformer
 from regard.shapes import Float, Tensor
 from regard.text.vocabulary import Vocabulary, framed
-
-
-@dataclass(frozen=True)
-class PairScore:
-    """How likely a target is, given its source.
-
-    `log_prob` is the natural logarithm of the probability, the end token included; `tokens`
-    counts the target tokens and the end token.
-    """
-
-    log_prob: float
-    tokens: int
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """What may score in the place of a model: the engine."""
-
-    def __call__(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> Sequence[float]:
-        """The log-probability of each target, its end token included.
-
-        Sources hold all ids that an encoder reads, targets no control tokens.
-        """
-        ...
 
 
 @torch.inference_mode()
@@ -50,7 +23,6 @@ def score_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     batch_tokens: int = 4096,
-    scorer: Scorer | None = None,
 ) -> list[PairScore]:
     """Score pairs of a source and a target line, in their order; empty lines are scored too.
 
@@ -58,7 +30,6 @@ def score_pairs(
         models: one, or an ensemble, whose probabilities are averaged.
         source_tokenizers: one for each model.
         batch_tokens: bounds the padded tokens of a batch, on the longer side.
-        scorer: scores, in the place of the one model, and makes batches of its own.
 
     Raises:
         ModelError: a line is longer than a table of learned positions.
@@ -68,14 +39,6 @@ def score_pairs(
         for tokenizer in source_tokenizers
     ]
     targets = target_tokenizer.encode_batch([target for _, target in pairs])
-    if scorer is not None:
-        if len(models) > 1:
-            raise ValueError("a scorer stands for one model")
-        log_probs = scorer(sources[0], targets)
-        return [
-            PairScore(log_prob, len(target) + 1)
-            for log_prob, target in zip(log_probs, targets, strict=True)
-        ]
     lengths = [
         max(len(target) + 1, *(len(ids[place]) for ids in sources))
         for place, target in enumerate(targets)

@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from regard.decoding.alignment import NO_WORD, byte_words, token_words, word_links
-from regard.decoding.hypothesis import Hypothesis
-from regard.shapes import Float, Tensor
+from regard.decoding.hypothesis import Attention, Hypothesis
 from regard.text.vocabulary import Vocabulary, framed
 
 
@@ -44,7 +41,7 @@ class Translation:
     finished: bool
     hypotheses: tuple[Candidate, ...]
     alignment: tuple[tuple[int, int], ...] | None = None
-    attention_ts: Float[Tensor, "t s"] | None = field(default=None, compare=False)
+    attention_ts: Attention | None = field(default=None, compare=False)
     source_tokens: tuple[str, ...] = ()
     target_tokens: tuple[str, ...] = ()
 
@@ -127,11 +124,13 @@ def _on_one_line(text: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
-def _attentions(chosen: Sequence[Hypothesis]) -> list[Tensor]:
+def _attentions(chosen: Sequence[Hypothesis]) -> list[Attention]:
     return [part.attention_ts for part in chosen if part.attention_ts is not None]
 
 
-def _block_diagonal(blocks: Sequence[Tensor]) -> Tensor:
+def _block_diagonal(blocks: Sequence[Attention]) -> Attention:
+    import torch  # noqa: PLC0415 - who has attention has torch
+
     heights, widths = ([block.shape[axis] for block in blocks] for axis in (0, 1))
     whole_ts = torch.zeros(sum(heights), sum(widths), dtype=blocks[0].dtype)
     row = column = 0

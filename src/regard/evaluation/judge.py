@@ -1,75 +1,28 @@
 """A model measured on text with references: one way, for validation and for a test set."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 
 from regard.decoding.config import DecodingConfig
-from regard.decoding.score import Scorer, score_pairs
-from regard.decoding.translate import Searcher, Translation, translate
-from regard.evaluation.metrics import Score, bleu, chrf, perplexity
+from regard.decoding.score import score_pairs
+from regard.decoding.translate import translate
+from regard.evaluation.judgement import Judgement, Pairs, judge_by
 from regard.models.transformer import Transformer
 from regard.text.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The translations of a text, and the scores of the model on it.
-
-    `log_prob` is the sum of the natural logarithms of the references' probabilities over `tokens`
-    target tokens, the end tokens counted. As in training, pairs with a side of more tokens than
-    the model was trained on have no part in it; `left_out` says how many.
-    """
-
-    translations: list[Translation]
-    bleu: Score
-    chrf: Score
-    log_prob: float
-    tokens: int
-    left_out: int
-
-    @property
-    def loss(self) -> float:
-        """Nats a target token; NaN if every pair was left out."""
-        return -self.log_prob / self.tokens if self.tokens else math.nan
-
-    @property
-    def perplexity(self) -> float:
-        """The perplexity per target token; NaN if every pair was left out."""
-        return perplexity(self.log_prob, self.tokens) if self.tokens else math.nan
-
-    @property
-    def cut(self) -> int:
-        """How many translations were cut before they came to an end."""
-        return sum(not translation.finished for translation in self.translations)
-
-    def scores(self) -> dict[str, Any]:
-        """The scores as a record of metrics.jsonl holds them."""
-        return {
-            "loss": self.loss,
-            "perplexity": self.perplexity,
-            "bleu": self.bleu.value,
-            "chrf": self.chrf.value,
-            "bleu_signature": self.bleu.signature,
-            "chrf_signature": self.chrf.signature,
-        }
 
 
 def judge(
     models: Sequence[Transformer],
     source_tokenizers: Sequence[Vocabulary],
     target_tokenizer: Vocabulary,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Pairs,
     decoding: DecodingConfig,
     *,
     trained_length: int,
-    searcher: Searcher | None = None,
-    scorer: Scorer | None = None,
 ) -> Judgement:
-    """Translate the sources and compare with the targets; score the targets; all without autocast.
+    """As `judge_by`, by PyTorch and without autocast.
 
     Args:
         models: one, or an ensemble.
@@ -77,62 +30,18 @@ def judge(
         pairs: a source and its reference each.
         decoding: how to search.
         trained_length: the most tokens of a side in training (`data.max_tokens`).
-        searcher: searches, in the place of the one model.
-        scorer: scores, in the place of the one model.
 
     Raises:
         DataError: there are no pairs.
         ModelError: the model's output is NaN.
     """
+    by = (models, source_tokenizers, target_tokenizer)
     with torch.autocast(models[0].output_weight.device.type, enabled=False):
-        return _judge(
-            models,
+        return judge_by(
+            lambda lines: translate(*by, lines, decoding, trained_length=trained_length),
+            partial(score_pairs, *by),
             source_tokenizers,
             target_tokenizer,
             pairs,
-            decoding,
-            trained_length,
-            searcher,
-            scorer,
+            trained_length=trained_length,
         )
-
-
-def _judge(
-    models: Sequence[Transformer],
-    source_tokenizers: Sequence[Vocabulary],
-    target_tokenizer: Vocabulary,
-    pairs: Sequence[tuple[str, str]],
-    decoding: DecodingConfig,
-    trained_length: int,
-    searcher: Searcher | None,
-    scorer: Scorer | None,
-) -> Judgement:
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-    translations = translate(
-        models,
-        source_tokenizers,
-        target_tokenizer,
-        sources,
-        decoding,
-        trained_length=trained_length,
-        searcher=searcher,
-    )
-    texts = [translation.text for translation in translations]
-    lengths = [
-        [len(ids) for ids in tokenizer.encode_batch(lines)]
-        for tokenizer, lines in (
-            *((tokenizer, sources) for tokenizer in source_tokenizers),
-            (target_tokenizer, references),
-        )
-    ]
-    longest = [max(each) for each in zip(*lengths, strict=True)]
-    scored = [pair for pair, tokens in zip(pairs, longest, strict=True) if tokens <= trained_length]
-    scores = score_pairs(models, source_tokenizers, target_tokenizer, scored, scorer=scorer)
-    return Judgement(
-        translations,
-        bleu(texts, references),
-        chrf(texts, references),
-        math.fsum(score.log_prob for score in scores),
-        sum(score.tokens for score in scores),
-        len(pairs) - len(scored),
-    )

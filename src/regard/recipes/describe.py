@@ -10,7 +10,7 @@ from regard.nn.config import NoScalingConfig, RotaryConfig
 from regard.recipes.load import load_recipe
 from regard.recipes.names import resolve
 from regard.recipes.recipe import AnyRecipe, EncoderRecipe, Recipe
-from regard.signals import load_torch
+from regard.signals import load
 from regard.weights.adapted import base_path, is_adapter
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
@@ -64,7 +64,7 @@ def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
             source_vocabulary, target_vocabulary = tokenizers.source.size, tokenizers.target.size
             notes = {"model": "none saved yet"}
             if run.has_model:
-                load_torch()  # which reads the notes
+                load("numpy")  # which reading them imports
                 notes = run.model_notes()
     return Description(
         name=name_or_path,

@@ -13,6 +13,7 @@ from regard.errors import ModelError, RegardError
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.serving.opening import open_encoder, open_language_model, open_run
+from regard.serving.place import Place
 from regard.weights.checkpoints import checkpoint_steps, find_checkpoint
 from regard.weights.run_folder import RunFolder
 
@@ -71,7 +72,7 @@ def _problem(look: Callable[[], object]) -> str:
 
 def _use(path: str | Path) -> None:
     """Put the model together as a command that uses it would."""
-    cpu = torch.device("cpu")
+    cpu = Place("cpu")
     recipe: AnyRecipe = load_recipe(Path(path))
     match recipe:
         case Recipe():

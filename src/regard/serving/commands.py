@@ -12,7 +12,7 @@ from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe
 from regard.serving.outputs import open_output, refuse_same_file
 from regard.serving.windows import open_input
-from regard.signals import load_torch
+from regard.signals import load, load_torch
 from regard.streams import say
 from regard.text.inputs import PairFile
 from regard.text.lines import open_text, read_lines
@@ -84,7 +84,7 @@ def translate(
             None if path is None else stack.enter_context(open_output(path))
             for path in (report, alignments)
         )
-        load_torch("regard.serving.translator")
+        load("regard.serving.answering")
         from regard.serving.answering import answer
 
         translator = _load(runs, threads, engine, dtype)
@@ -129,7 +129,7 @@ def score(
     _check_runs(runs)
     pairs = list(PairFile(str(source), str(target)).pairs())
     with open_output(None) as writer:
-        load_torch("regard.serving.translator")
+        load("regard.serving.judging")
         from regard.serving.judging import score_and_write
 
         translator = _load(runs, threads, engine, dtype)
@@ -171,7 +171,7 @@ def evaluate(
     decoding = _check_runs(runs, overrides)
     pairs = list(PairFile(str(source), str(reference)).pairs())
     with open_output(None) as writer:
-        load_torch("regard.serving.translator")
+        load("regard.serving.judging")
         from regard.serving.judging import evaluate_and_write
 
         translator = _load(runs, threads, engine, dtype)

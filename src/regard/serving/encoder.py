@@ -19,7 +19,8 @@ from regard.decoding.encode import (
 from regard.errors import DataError, ModelError, RegardError, command
 from regard.models.encoder import Pooling, TextEncoder
 from regard.recipes.recipe import EncoderRecipe
-from regard.serving.opening import OpenedEncoder, RunPath, open_encoder, prepare_device
+from regard.serving.opening import OpenedEncoder, RunPath, open_encoder
+from regard.serving.place import Place
 from regard.serving.strings import checked_string, checked_strings
 from regard.text.vocabulary import Vocabulary
 
@@ -72,7 +73,9 @@ def load_encoder(path: RunPath, *, device: str = "auto", threads: int | None = N
         RecipeError: the run is of another family; says which command is for it.
         RegardError: there is no such device.
     """
-    return Encoder(open_encoder(path, prepare_device(device, threads)))
+    run = open_encoder(path, Place(device, threads).check())
+    run.held.make()
+    return Encoder(run)
 
 
 class Encoder:

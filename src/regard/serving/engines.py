@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
-import torch
-
 from regard.decoding.config import DecodingConfig
 from regard.decoding.hypothesis import Hypothesis
 from regard.engine import native, support
 from regard.engine.engine import Dtype, Engine
 from regard.engine.native import EngineError
-from regard.errors import RegardError
+from regard.errors import ModelError, RegardError
 from regard.serving.opening import OpenedRun
 from regard.text.vocabulary import never_generated
 
@@ -83,9 +81,8 @@ def choose_engine(
     if engine == "torch":
         return Chosen()
     required = engine == "native" or dtype not in {None, "float32"}
-    model = runs[0].model
     absence, refusal = native.absence(), _refusal(runs)
-    on_gpu = model.output_weight.device.type != "cpu"
+    on_gpu = not runs[0].held.on_cpu
     if absence or refusal or on_gpu:
         if not required:
             return Chosen(reason="" if absence or on_gpu else refusal)
@@ -96,19 +93,24 @@ def choose_engine(
             where=str(runs[0].path),
             hint=_HINT,
         )
-    weights = {
-        name: tensor.detach().to(torch.float32).numpy()
-        for name, tensor in model.state_dict().items()
-    }
-    made = Engine(
-        model.config,
-        weights,
-        source_vocabulary=model.source_vocabulary,
-        target_vocabulary=model.target_vocabulary,
-        dtype=cast(Dtype, dtype or "float32"),
-        threads=threads,
-    )
+    made = _packed(runs[0], dtype=cast(Dtype, dtype or "float32"), threads=threads)
     return Chosen(made, required=required)
+
+
+def _packed(run: OpenedRun, *, dtype: Dtype, threads: int | None) -> Engine:
+    """The model of a run in the engine."""
+    try:
+        return Engine(
+            run.recipe.model,
+            run.held.arrays(),
+            source_vocabulary=run.tokenizers.source.size,
+            target_vocabulary=run.tokenizers.target.size,
+            dtype=dtype,
+            threads=threads,
+        )
+    except ModelError:
+        run.held.make()  # PyTorch says all that does not fit, and where
+        raise
 
 
 def search_refusal(config: DecodingConfig, *, attention: bool = False) -> str:
@@ -125,7 +127,7 @@ def search_refusal(config: DecodingConfig, *, attention: bool = False) -> str:
 
 
 class EngineSearch:
-    """The engine as a searcher of `regard.decoding.translate.translate`, for one run."""
+    """The engine as a searcher of `regard.decoding.lines.translate_by`, for one run."""
 
     def __init__(self, engine: Engine, run: OpenedRun) -> None:
         self._engine = engine
@@ -164,4 +166,4 @@ class EngineSearch:
 
 def _refusal(runs: Sequence[OpenedRun]) -> str:
     """What of the models the engine does not support."""
-    return "an ensemble" if len(runs) > 1 else support.refusal(runs[0].model.config)
+    return "an ensemble" if len(runs) > 1 else support.refusal(runs[0].recipe.model)

@@ -15,8 +15,8 @@ from regard.serving.opening import (
     OpenedLanguageModel,
     RunPath,
     open_language_model,
-    prepare_device,
 )
+from regard.serving.place import Place
 from regard.serving.strings import checked_string, checked_strings, refuse_unknown
 from regard.text.vocabulary import Vocabulary
 
@@ -59,7 +59,9 @@ def load_language_model(
         RecipeError: the run is of another family; says which command is for it.
         RegardError: there is no such device.
     """
-    return Generator(open_language_model(path, prepare_device(device, threads)))
+    run = open_language_model(path, Place(device, threads).check())
+    run.held.make()
+    return Generator(run)
 
 
 class Generator:

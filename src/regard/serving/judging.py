@@ -4,7 +4,7 @@ import json as json_format
 import math
 from collections.abc import Callable, Sequence
 
-from regard.decoding.score import PairScore
+from regard.decoding.scored import PairScore
 from regard.evaluation.classes import confusion
 from regard.evaluation.figures import FIGURES
 from regard.evaluation.metrics import perplexity as perplexity_of

@@ -1,45 +1,64 @@
-"""From a run folder to its model and vocabulary, or a refusal that says what does not fit."""
+"""From a run folder to its recipe, vocabulary and model, or a refusal that says what does not fit.
 
+Nothing here imports torch: the engine needs none, and PyTorch's model is made when it is asked for.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-import torch
-from torch import nn
-
-from regard.errors import RegardError, RunFolderError
-from regard.models.build import build_encoder, build_language_model, build_model
-from regard.models.decoder import LanguageModel
-from regard.models.encoder import TextEncoder
-from regard.models.transformer import Transformer
+from regard.errors import RunFolderError
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import DecoderRecipe, EncoderRecipe, Recipe
-from regard.shapes import Tensor
+from regard.serving.lazy import LazyModel
+from regard.serving.place import Place
+from regard.signals import load_torch
 from regard.text.corpus import Tokenizers
 from regard.text.vocabulary import Vocabulary
-from regard.training.devices import choose_device
-from regard.weights.fit import misfits
-from regard.weights.run_folder import RunFolder
+from regard.weights.run_folder import MODEL, RunFolder
 from regard.weights.vocabularies import open_tokenizers
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard.models.decoder import LanguageModel
+    from regard.models.encoder import TextEncoder
+    from regard.models.transformer import Transformer
+
+    Model = TypeVar("Model", bound=nn.Module)
+else:
+    LanguageModel = TextEncoder = Transformer = object
+    Model = TypeVar("Model")
+
+# ruff: noqa: PLC0415 - what makes PyTorch's models is imported when one is asked for
 
 RunPath = str | Path
 
-_SHOWN = 3
-_MOST_THREADS = 1024
 _COPY_AGAIN = "Copy the folder again from where it came from, whole."
 
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """What is needed of a run to translate with it; the model is in eval mode."""
+    """What is needed of a run to translate with it."""
 
     path: Path
     recipe: Recipe
     tokenizers: Tokenizers
-    model: Transformer
+    held: LazyModel[Transformer]
+
+    @property
+    def model(self) -> Transformer:
+        """PyTorch's model, in eval mode; made when first asked for, as are the others' here."""
+        return self.held.model
 
 
-def open_run(path: RunPath, device: torch.device) -> OpenedRun:
-    """Open a run folder, every file verified, and put its model on a device.
+def open_run(path: RunPath, place: Place) -> OpenedRun:
+    """Open a run folder, every file verified.
+
+    Args:
+        path: the run folder.
+        place: where PyTorch is to put its model.
 
     Raises:
         RunFolderError: it is no whole run folder (which file is missing or damaged), or its
@@ -48,29 +67,33 @@ def open_run(path: RunPath, device: torch.device) -> OpenedRun:
     folder = RunFolder.open(path)
     recipe = load_recipe_of(Recipe, Path(path))
     tokenizers = open_tokenizers(folder)
-    weights = folder.load_weights()
-    _require_vocabularies(folder, tokenizers, weights)
-    model = build_model(
-        recipe.model,
-        source_vocabulary=tokenizers.source.size,
-        target_vocabulary=tokenizers.target.size,
-        seed=recipe.training.seed,
-    )
-    _fill(model, weights, folder.path)
-    return OpenedRun(folder.path, recipe, tokenizers, model.to(device).eval())
+    _require_vocabularies(folder, tokenizers)
+
+    def make() -> Transformer:
+        load_torch("regard.serving.models")
+        from regard.serving.models import translation_model
+
+        return translation_model(folder, recipe, tokenizers, place)
+
+    return OpenedRun(folder.path, recipe, tokenizers, _held(folder, make, place))
 
 
 @dataclass(frozen=True)
 class OpenedLanguageModel:
-    """What is needed of a run to go on with texts; the model is in eval mode."""
+    """What is needed of a run to go on with texts."""
 
     path: Path
     recipe: DecoderRecipe
     vocabulary: Vocabulary
-    model: LanguageModel
+    held: LazyModel[LanguageModel]
+
+    @property
+    def model(self) -> LanguageModel:
+        """PyTorch's model."""
+        return self.held.model
 
 
-def open_language_model(path: RunPath, device: torch.device) -> OpenedLanguageModel:
+def open_language_model(path: RunPath, place: Place) -> OpenedLanguageModel:
     """Open the run folder of a decoder, as `open_run` does.
 
     Raises:
@@ -78,25 +101,33 @@ def open_language_model(path: RunPath, device: torch.device) -> OpenedLanguageMo
     """
     folder = RunFolder.open(path)
     recipe = load_recipe_of(DecoderRecipe, Path(path))
-    vocabulary, weights = _vocabulary_and_weights(folder)
-    model = build_language_model(
-        recipe.model, vocabulary=vocabulary.size, seed=recipe.training.seed
-    )
-    _fill(model, weights, folder.path)
-    return OpenedLanguageModel(folder.path, recipe, vocabulary, model.to(device).eval())
+    vocabulary = _only_vocabulary(folder)
+
+    def make() -> LanguageModel:
+        load_torch("regard.serving.models")
+        from regard.serving.models import language_model
+
+        return language_model(folder, recipe, vocabulary.size, place)
+
+    return OpenedLanguageModel(folder.path, recipe, vocabulary, _held(folder, make, place))
 
 
 @dataclass(frozen=True)
 class OpenedEncoder:
-    """What is needed of a run to embed, fill and classify; the model is in eval mode."""
+    """What is needed of a run to embed, fill and classify."""
 
     path: Path
     recipe: EncoderRecipe
     vocabulary: Vocabulary
-    model: TextEncoder
+    held: LazyModel[TextEncoder]
+
+    @property
+    def model(self) -> TextEncoder:
+        """PyTorch's model."""
+        return self.held.model
 
 
-def open_encoder(path: RunPath, device: torch.device) -> OpenedEncoder:
+def open_encoder(path: RunPath, place: Place) -> OpenedEncoder:
     """Open the run folder of an encoder, as `open_run` does.
 
     Raises:
@@ -104,28 +135,15 @@ def open_encoder(path: RunPath, device: torch.device) -> OpenedEncoder:
     """
     folder = RunFolder.open(path)
     recipe = load_recipe_of(EncoderRecipe, Path(path))
-    vocabulary, weights = _vocabulary_and_weights(folder)
-    model = build_encoder(
-        recipe.model,
-        vocabulary=vocabulary.size,
-        seed=recipe.training.seed,
-        classes=len(recipe.labels.names),
-    )
-    _fill(model, weights, folder.path)
-    return OpenedEncoder(folder.path, recipe, vocabulary, model.to(device).eval())
+    vocabulary = _only_vocabulary(folder)
 
+    def make() -> TextEncoder:
+        load_torch("regard.serving.models")
+        from regard.serving.models import text_encoder
 
-def _vocabulary_and_weights(folder: RunFolder) -> tuple[Vocabulary, dict[str, Tensor]]:
-    """Those of a model of one vocabulary."""
-    vocabulary = open_tokenizers(folder).source
-    weights = folder.load_weights()
-    _require_rows(folder.path, "tokenizer.json", vocabulary.size, "embedding.weight", weights)
-    return vocabulary, weights
+        return text_encoder(folder, recipe, vocabulary.size, place)
 
-
-def _fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    _require_shapes(path, model.state_dict(), weights)
-    model.load_state_dict(weights)
+    return OpenedEncoder(folder.path, recipe, vocabulary, _held(folder, make, place))
 
 
 def require_same_target(runs: list[OpenedRun]) -> None:
@@ -163,53 +181,34 @@ def _control(vocabulary: Vocabulary) -> tuple[int, int, frozenset[int], frozense
     return vocabulary.start_id, vocabulary.eos_id, vocabulary.end_ids, vocabulary.control_ids
 
 
-def prepare_device(wanted: str, threads: int | None) -> torch.device:
-    """As `find_device`; and use so many CPU threads, in the whole process, if it is said.
+def _held(folder: RunFolder, make: Callable[[], Model], place: Place) -> LazyModel[Model]:
+    """The model of a folder, which must not have another by the time it is asked for."""
+    before = folder.sha256(MODEL)
 
-    Raises:
-        As `find_device`; and RegardError for a number of threads that no machine has.
-    """
-    if threads is not None:
-        if not 1 <= threads <= _MOST_THREADS:
-            raise RegardError(
-                f"expected a whole number from 1 to {_MOST_THREADS:,}, got {threads:,}",
-                where="threads",
+    def make_unchanged() -> Model:
+        if folder.sha256(MODEL) != before:
+            raise RunFolderError(
+                "the run has another model since it was opened",
+                where=str(folder.path),
+                hint="Open it again.",
             )
-        torch.set_num_threads(threads)
-    return find_device(wanted)
+        return make()
+
+    return LazyModel(make_unchanged, folder.load_arrays, on_cpu=place.on_cpu)
 
 
-def find_device(wanted: str) -> torch.device:
-    """The device for `auto`, `cpu`, `cuda` or `cuda:1`.
-
-    Raises:
-        RegardError: it is none of these, or this machine does not have it.
-    """
-    if wanted == "auto":
-        return choose_device("auto")
-    try:
-        device = torch.device(wanted)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in {"cpu", "cuda"}:
-        raise RegardError(
-            f'expected "auto", "cpu", "cuda" or "cuda:N", got "{wanted}"', where="device"
-        )
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise RegardError(
-            f'"{wanted}" is not there: torch sees {count or "no"} CUDA GPU(s) on this machine',
-            where="device",
-            hint='Use "auto" or "cpu".',
-        )
-    return device
+def _only_vocabulary(folder: RunFolder) -> Vocabulary:
+    """That of a model of one vocabulary."""
+    vocabulary = open_tokenizers(folder).source
+    shapes = folder.weight_shapes()
+    _require_rows(folder.path, "tokenizer.json", vocabulary.size, "embedding.weight", shapes)
+    return vocabulary
 
 
-def _require_vocabularies(
-    folder: RunFolder, tokenizers: Tokenizers, weights: dict[str, Tensor]
-) -> None:
+def _require_vocabularies(folder: RunFolder, tokenizers: Tokenizers) -> None:
+    shapes = folder.weight_shapes()
     target = "target_embedding.weight"
-    if target not in weights:
+    if target not in shapes:
         target = "source_embedding.weight"
     source = "source_embedding.weight"
     for side, name, size in (
@@ -217,30 +216,16 @@ def _require_vocabularies(
         ("target", target, tokenizers.target.size),
     ):
         file = "tokenizer.json" if tokenizers.joint else f"tokenizer.{side}.json"
-        _require_rows(folder.path, file, size, name, weights)
+        _require_rows(folder.path, file, size, name, shapes)
 
 
-def _require_rows(path: Path, file: str, size: int, name: str, weights: dict[str, Tensor]) -> None:
-    if name in weights and len(weights[name]) != size:
+def _require_rows(
+    path: Path, file: str, size: int, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    if shapes.get(name) and shapes[name][0] != size:
         raise RunFolderError(
             f"the vocabulary does not fit the weights: {file} has {size:,} "
-            f"entries, and {name} has {len(weights[name]):,} rows",
-            where=str(path),
-            hint=_COPY_AGAIN,
-        )
-
-
-def _require_shapes(path: Path, wanted: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
-    differing = [
-        f"{misfit.name} is {misfit.found}, and the recipe wants {misfit.wanted}"
-        for misfit in misfits(weights, wanted)
-    ]
-    if differing:
-        more = len(differing) - _SHOWN
-        raise RunFolderError(
-            "the weights do not fit the recipe: "
-            + "; ".join(differing[:_SHOWN])
-            + (f"; and {more} more" if more > 0 else ""),
+            f"entries, and {name} has {shapes[name][0]:,} rows",
             where=str(path),
             hint=_COPY_AGAIN,
         )

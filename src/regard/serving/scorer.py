@@ -7,7 +7,7 @@ from regard.text.vocabulary import Vocabulary
 
 
 class EngineScorer:
-    """The engine as a `Scorer` of `regard.decoding.score.score_pairs`.
+    """The engine as a `Scorer` of `regard.decoding.scored.score_by`.
 
     Args:
         engine: the model, packed.

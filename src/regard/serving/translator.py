@@ -2,18 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast, overload
 
 from pydantic import ValidationError
 
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
-from regard.decoding.score import PairScore, score_pairs
-from regard.decoding.translate import Translation
-from regard.decoding.translate import translate as translate_lines
+from regard.decoding.lines import most_positions, translate_by
+from regard.decoding.scored import PairScore, score_by
+from regard.decoding.translation import Translation
 from regard.engine.native import EngineError
 from regard.errors import DataError, RegardError
-from regard.evaluation.judge import Judgement, judge
-from regard.models.transformer import Transformer
 from regard.recipes.explain import explain
 from regard.recipes.recipe import Recipe
 from regard.serving.engines import (
@@ -28,12 +26,21 @@ from regard.serving.opening import (
     OpenedRun,
     RunPath,
     open_run,
-    prepare_device,
     require_same_target,
 )
+from regard.serving.place import Place
 from regard.serving.scorer import EngineScorer
 from regard.serving.strings import checked_strings, listed, refuse_unknown
+from regard.signals import load_torch
 from regard.text.corpus import Tokenizers
+
+if TYPE_CHECKING:
+    from regard.evaluation.judgement import Judgement
+    from regard.models.transformer import Transformer
+else:
+    Judgement = Transformer = object
+
+# ruff: noqa: PLC0415 - what needs torch is imported when it is needed: the engine does without
 
 
 class DecodingOptions(TypedDict, total=False):
@@ -77,8 +84,8 @@ def load(
     Args:
         path: a run folder; or several, whose probabilities are averaged.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "cuda:1".
-        threads: CPU threads to use, in the whole process; None leaves torch's setting, and
-            gives the engine all cores.
+        threads: CPU threads to use, in the whole process where PyTorch computes; None leaves
+            torch's setting, and gives the engine all cores.
         engine: who searches and scores: "native" is the engine, "torch" is PyTorch, "auto" the
             engine where there is one that supports the model, on the CPU.
         dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
@@ -93,10 +100,13 @@ def load(
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise RegardError("expected one run folder or more, got none", where="load")
-    place = prepare_device(wanted_device(device, engine), threads)
+    place = Place(wanted_device(device, engine), threads).check()
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
     chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=threads)
+    if chosen.engine is None:
+        for run in runs:
+            run.held.make()
     return Translator(runs, chosen)
 
 
@@ -114,7 +124,10 @@ class Translator:
 
     @property
     def model(self) -> Transformer:
-        """The model, a plain `torch.nn.Module`; the first of an ensemble."""
+        """The model, a plain `torch.nn.Module`; the first of an ensemble.
+
+        Where the engine translates, it is made when it is first asked for.
+        """
         return self._runs[0].model
 
     @property
@@ -227,7 +240,23 @@ class Translator:
             prefixes = checked_strings(prefixes, "prefixes")
             if len(prefixes) != len(texts):
                 raise DataError(f"there are {len(texts)} lines and {len(prefixes)} prefixes")
-        return translate_lines(
+        if engine := self._searcher(config, attention=alignments or attention):
+            return translate_by(
+                engine,
+                self.tokenizers.source,
+                self.tokenizers.target,
+                texts,
+                config,
+                trained_length=self.trained_length,
+                positions=most_positions([self.recipe.model]),
+                prefixes=prefixes,
+                first_line=first_line,
+                warn=warn,
+            )
+        load_torch("regard.decoding.translate")
+        from regard.decoding.translate import translate
+
+        return translate(
             self.models,
             [run.tokenizers.source for run in self._runs],
             self.tokenizers.target,
@@ -239,7 +268,6 @@ class Translator:
             attention=attention,
             first_line=first_line,
             warn=warn,
-            searcher=self._searcher(config, attention=alignments or attention),
         )
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> list[PairScore]:
@@ -255,13 +283,15 @@ class Translator:
             DataError: a string can't be encoded in UTF-8; says which.
             ModelError: a line is longer than a table of learned positions.
         """
-        return score_pairs(
-            self.models,
-            [run.tokenizers.source for run in self._runs],
-            self.tokenizers.target,
-            _checked_pairs(pairs),
-            scorer=self._scorer(),
-        )
+        given = _checked_pairs(pairs)
+        source, target = self.tokenizers.source, self.tokenizers.target
+        if self._chosen.engine is not None:
+            return score_by(EngineScorer(self._chosen.engine, target), source, target, given)
+        load_torch("regard.decoding.score")
+        from regard.decoding.score import score_pairs
+
+        sources = [run.tokenizers.source for run in self._runs]
+        return score_pairs(self.models, sources, target, given)
 
     def longer_than_trained(self, pairs: Sequence[tuple[str, str]]) -> int:
         """How many pairs have a side of more tokens than the model was trained on."""
@@ -278,21 +308,26 @@ class Translator:
         Raises:
             DataError: there are no pairs, or a string can't be encoded in UTF-8; says which.
         """
-        return judge(
-            self.models,
-            [run.tokenizers.source for run in self._runs],
-            self.tokenizers.target,
-            _checked_pairs(pairs),
-            self.decoding,
-            trained_length=self.trained_length,
-            searcher=self._searcher(self.decoding, attention=False),
-            scorer=self._scorer(),
-        )
+        given = _checked_pairs(pairs)
+        sources = [run.tokenizers.source for run in self._runs]
+        target = self.tokenizers.target
+        if self._searcher(self.decoding, attention=False):
+            from regard.evaluation.judgement import judge_by
 
-    def _scorer(self) -> EngineScorer | None:
-        """The engine, if there is one; None leaves it to PyTorch."""
-        engine = self._chosen.engine
-        return None if engine is None else EngineScorer(engine, self.tokenizers.target)
+            return judge_by(
+                self.translations,
+                self.score,
+                sources,
+                target,
+                given,
+                trained_length=self.trained_length,
+            )
+        load_torch("regard.evaluation.judge")
+        from regard.evaluation.judge import judge
+
+        return judge(
+            self.models, sources, target, given, self.decoding, trained_length=self.trained_length
+        )
 
     def _searcher(self, config: DecodingConfig, *, attention: bool) -> EngineSearch | None:
         """The engine, where it can search so; None leaves it to PyTorch."""

@@ -182,6 +182,15 @@ def file_chunks(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
+def identity(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written to or replaced; empty where there is none to be seen."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
 def damage(path: Path, record: FileRecord) -> str:
     """What is wrong with a file that should hold `record`; an empty string if nothing is."""
     with blames(path, "cannot be read"):

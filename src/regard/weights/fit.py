@@ -2,8 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
-from regard.shapes import Tensor
+
+@runtime_checkable
+class Shaped(Protocol):
+    """A tensor or an array, as far as it is looked at here."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How long it is along each axis."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +28,7 @@ class Misfit:
     wanted: str
 
 
-def misfits(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[Misfit]:
+def misfits(weights: Mapping[str, Shaped], wanted: Mapping[str, Shaped]) -> list[Misfit]:
     """All weights that differ in name or shape from those that are wanted, by name."""
     found = []
     for name in sorted({*weights, *wanted}):

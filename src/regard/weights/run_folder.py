@@ -14,6 +14,7 @@ from regard.weights.files import (
     Bytes,
     blames,
     file_chunks,
+    identity,
     make_folder,
     publish,
     read_file,
@@ -21,6 +22,7 @@ from regard.weights.files import (
     stage,
     sync_folder,
 )
+from regard.weights.header import read_metadata, read_shapes
 from regard.weights.layout import (
     METRICS,
     MODEL,
@@ -36,9 +38,14 @@ from regard.weights.lock import LOCK, WriterLock
 from regard.weights.manifest import MANIFEST, Manifest, read_manifest, write_manifest
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    Array = NDArray[np.generic]
 else:
-    Tensor = object  # a run folder's recipe is read, and refused, without waiting for torch
+    # A run folder's recipe is read, and refused, without waiting for torch or NumPy.
+    Tensor = Array = object
 
 __all__ = ["METRICS", "MODEL", "RECIPE", "REPORT", "RunFolder", "TokenizerFiles"]
 
@@ -75,6 +82,7 @@ class RunFolder:
         self.path = path
         self._manifest = manifest
         self._lock = lock
+        self._verified: dict[str, tuple[int, ...]] = {}
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
@@ -182,11 +190,14 @@ class RunFolder:
         return sorted({*self._manifest.files, *self._manifest.pending})
 
     def check(self, name: str) -> None:
-        """Verify one file.
+        """Verify one file; one that nobody has touched since is not read a second time.
 
         Raises:
             RunFolderError: it is missing or damaged, or the run never had it.
         """
+        marks = identity(self.path / name)
+        if marks and self._verified.get(name) == marks:
+            return
         problem = self._manifest.problem(self.path, name)
         if problem and self._lock is None:
             # A writer may have replaced the file since the manifest was read.
@@ -196,6 +207,7 @@ class RunFolder:
             problem = "the run has no such file"
         if problem:
             raise RunFolderError(problem, where=str(self.path / name), hint=self._remedy(name))
+        self._verified[name] = marks
 
     def is_whole(self, name: str) -> bool:
         """Whether a listed file is there and undamaged."""
@@ -237,6 +249,39 @@ class RunFolder:
         tensors, notes = read_tensors(self.path / name), self.model_notes(name)
         return complete(self.path, tensors, notes) if is_adapter(notes) else tensors
 
+    def load_arrays(self, name: str = MODEL) -> dict[str, Array]:
+        """As `load_weights`, as arrays that are mapped from the file, without PyTorch.
+
+        What low-rank adaptation trained is added up by PyTorch, and comes as a copy.
+
+        Raises:
+            As `load_weights`.
+        """
+        from regard.weights.arrays import read_arrays  # noqa: PLC0415 - imports NumPy
+
+        if self.is_adapted(name):
+            weights = self.load_weights(name)
+            return {each: tensor.float().numpy() for each, tensor in weights.items()}
+        self.check(name)
+        return read_arrays(self.path / name)
+
+    def weight_shapes(self, name: str = MODEL) -> dict[str, tuple[int, ...]]:
+        """The shapes of the tensors in a file of weights, by name.
+
+        Raises:
+            RunFolderError: the file is missing or damaged.
+        """
+        self.check(name)
+        return read_shapes(self.path / name)
+
+    def is_adapted(self, name: str = MODEL) -> bool:
+        """Whether a file holds only what low-rank adaptation of another run trained.
+
+        Raises:
+            RunFolderError: the file is missing or damaged.
+        """
+        return is_adapter(self.model_notes(name))
+
     def sha256(self, name: str) -> str:
         """The sum of a listed file, verified.
 
@@ -248,8 +293,6 @@ class RunFolder:
 
     def model_notes(self, name: str = MODEL) -> dict[str, str]:
         """How the model came about: what `write_model` was told."""
-        from regard.weights.tensors import read_metadata  # noqa: PLC0415 - imports torch
-
         self.check(name)
         return read_metadata(self.path / name)
 

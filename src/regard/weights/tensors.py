@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from safetensors import SafetensorError, safe_open
 
-from regard.errors import RunFolderError
 from regard.shapes import Tensor
-from regard.weights.files import Bytes, blames
+from regard.weights.files import Bytes
+from regard.weights.header import TIED, opened
 
-_TIED: Final = "tied"
 _COMPILED: Final = "_orig_mod."
 _ALIGNMENT: Final = 8
 _DTYPES: Final = {
@@ -48,7 +46,7 @@ def tensor_chunks(
     names.sort(key=lambda name: -tensors[name].element_size())
     notes = dict(metadata or {})
     if tied:
-        notes[_TIED] = json.dumps(tied, sort_keys=True)
+        notes[TIED] = json.dumps(tied, sort_keys=True)
     header: dict[str, object] = {"__metadata__": notes} if notes else {}
     offset = 0
     for name in names:
@@ -96,37 +94,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         RunFolderError: the file is missing, or it is no safetensors file.
     """
     tensors: dict[str, Tensor] = {}
-    with _opened(path) as stream:
+    with opened(path, "pt") as stream:
         for name in stream.keys():  # noqa: SIM118 - the stream is no dict
             tensors[name] = stream.get_tensor(name)
-        tied = json.loads((stream.metadata() or {}).get(_TIED, "{}"))
+        tied = json.loads((stream.metadata() or {}).get(TIED, "{}"))
     for name, kept in tied.items():
         tensors[name] = tensors[kept]
     return tensors
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """The notes that were saved with the tensors.
-
-    Raises:
-        RunFolderError: the file is missing, or it is no safetensors file.
-    """
-    with _opened(path) as stream:
-        notes = dict(stream.metadata() or {})
-    notes.pop(_TIED, None)
-    return notes
-
-
-def _opened(path: Path) -> safe_open:
-    with blames(path, "cannot be read"):
-        try:
-            return safe_open(path, framework="pt")
-        except FileNotFoundError:
-            raise RunFolderError("the file is missing", where=str(path)) from None
-        except SafetensorError as error:
-            raise RunFolderError(
-                f"this is not a whole safetensors file ({error})", where=str(path)
-            ) from error
 
 
 def _bytes_of(tensor: Tensor) -> Bytes:
