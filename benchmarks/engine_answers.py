@@ -38,6 +38,7 @@ from regard.evaluation.metrics import bleu
 from regard.machine import cpu_model
 from regard.serving.engines import EngineSearch, choose_engine
 from regard.serving.opening import open_run
+from regard.serving.place import Place
 from regard.serving.translator import Translator
 from regard.text.lines import read_lines
 from regard.text.vocabulary import framed
@@ -221,7 +222,7 @@ def forced(
     tokens: Sequence[tuple[int, ...]],
 ) -> Row:
     """Which of the tokens, the end included, follow when those before them are given."""
-    run = open_run(options.run, torch.device("cpu"))
+    run = open_run(options.run, Place())
     engine = choose_engine([run], engine="native", dtype=dtype, threads=options.threads).engine
     assert engine is not None
     source = run.tokenizers.source
