@@ -102,6 +102,7 @@ class Ours:
         parts = tuple(split_batch(batch, 1))
         whole = StepBatch(parts, batch.target_tokens, batch.pairs_b, 0, 0)
         self._stepper.take(whole, next(self._count), rate, self._tally)
+        self._tally.look()  # as training does on a CPU
 
     def loss(self, batches: Iterator[TextBatch]) -> float:
         """Nats a token on other batches, in float32."""

@@ -28,6 +28,7 @@ def gradients(parts: int, smoothing: float) -> tuple[dict[str, torch.Tensor], Wi
     tally = Tally(Window())
     with Feed(DigitBatches(rows=7), epoch=0, start=0, parts=parts, device=CPU) as feed:
         stepper.take(next(iter(feed)), 1, 0.0, tally)
+    tally.look()
     found = {name: weight.grad for name, weight in model.named_parameters()}
     return {
         name: gradient for name, gradient in found.items() if gradient is not None
@@ -86,6 +87,7 @@ def test_clipping_shortens_a_long_gradient_and_logs_its_own_length() -> None:
     tally = Tally(Window())
     with Feed(DigitBatches(), epoch=0, start=0, parts=1, device=CPU) as feed:
         stepper.take(next(iter(feed)), 1, 0.0, tally)
+    tally.look()
     total = math.sqrt(sum(float(weight.grad.square().sum()) for weight in model.parameters()))
     assert total == pytest.approx(0.25, rel=1e-4)
     assert tally.norm > 0.5
@@ -110,6 +112,7 @@ def test_a_figure_that_is_not_finite_names_step_lines_and_checkpoint(
     with pytest.raises(DivergenceError) as stopped:
         train(
             "run",
+            max_skipped=1,
             batches=DigitBatches(rows=12, per_epoch=100),
             options={"loss": loss, "line": lambda pair: ("train.en", pair + 1)},
         )
@@ -122,7 +125,7 @@ def test_a_figure_that_is_not_finite_names_step_lines_and_checkpoint(
         "  Try a lower learning rate, a longer warm-up, or training.clip_norm = 1."
     )
     last = read_metrics(tmp_path / "run/metrics.jsonl")[-1]
-    assert (last["event"], last["reason"], last["step"]) == ("stop", "diverged", 5)
+    assert (last["event"], last["reason"], last["step"]) == ("stop", "diverged", 6)
     assert last["lines"] == [f"train.en:{number}" for number in range(61, 73)]
 
 

@@ -84,6 +84,9 @@ class TrainingConfig(Settings):
     `ema_decay` above 0 keeps a moving average of the weights, which then validates, translates
     and is saved as the model.
 
+    A step whose loss or gradient is not finite changes nothing; after `max_skipped` such steps in
+    a row training ends.
+
     Every `checkpoint_every` steps the whole state is saved; the last `keep_last` are kept, and
     the weights that were best by `best_metric`. Every `validate_every` steps (0: as often as
     checkpoints) the validation text is scored and translated. After `patience` validations
@@ -98,6 +101,7 @@ class TrainingConfig(Settings):
     schedule: ScheduleConfig = PaperSchedule()
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     clip_norm: float = Field(default=0.0, ge=0)
+    max_skipped: int = Field(default=10, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     ema_decay: float = Field(default=0.0, ge=0, lt=1)

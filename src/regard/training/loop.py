@@ -1,8 +1,8 @@
 """The training loop, which can be stopped at any moment and resumed to the bit."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NoReturn
@@ -24,7 +24,7 @@ from regard.training.progress import Reporter, SilentReporter, Standing
 from regard.training.schedules import learning_rate
 from regard.training.state import Position, Window
 from regard.training.step import Loss, Stepper
-from regard.training.tally import NotFinite, Tally, diverged
+from regard.training.tally import NotFinite, Tally, diverged, lines_shown
 from regard.training.validation import Validation
 from regard.weights.checkpoints import Checkpoint
 from regard.weights.run_folder import RunFolder
@@ -119,7 +119,8 @@ class Trainer:
         once it is certain that the training can begin.
 
         Raises:
-            DivergenceError: a loss or gradient is not finite; names step, lines, checkpoint.
+            DivergenceError: a loss or gradient was not finite in `max_skipped` steps in a row;
+                names step, lines, checkpoint.
             Interrupted: a signal asked for a stop, and everything is saved.
             RegardError: the run has done more steps than `max_steps`, or its data has changed.
             RunFolderError: the folder can't be read or written.
@@ -216,9 +217,10 @@ class Trainer:
     def _step(self, batch: StepBatch) -> None:
         position = self.position
         step = position.step + 1
-        with self._finite():
-            self._stepper.take(batch, step, self._rate(step), self._tally)
+        self._stepper.take(batch, step, self._rate(step), self._tally)
         position.step, position.epoch, position.batch = step, batch.epoch, batch.next_batch
+        if self.device.type == "cpu":  # a GPU is not waited for at every step
+            self._look()
         self._reporter.advanced(self._standing())
 
     def _after_step(self) -> str:
@@ -242,9 +244,11 @@ class Trainer:
         return "max_steps" if last else ""
 
     def _log(self) -> None:
-        with self._finite():
-            self._tally.look()
-        window, standing = self.position.window, self._standing(measured=True)
+        self._look()
+        window = self.position.window
+        if not window.tokens:
+            return
+        standing = self._standing(measured=True)
         self._write(
             {
                 "event": "train",
@@ -264,8 +268,7 @@ class Trainer:
 
     def _validate(self, validate: Callable[[nn.Module], Validation]) -> None:
         average = self._stepper.average
-        with self._finite():
-            self._tally.look()
+        self._look()
         self.model.eval()
         try:
             with (
@@ -287,8 +290,7 @@ class Trainer:
             self._write_model("best")
 
     def _save(self) -> None:
-        with self._finite():
-            self._tally.look()
+        self._look()
         self.position.seconds = self._seconds()
         self._keeper.save(
             self.position,
@@ -331,17 +333,31 @@ class Trainer:
             validation=self._last_validation,
         )
 
-    @contextmanager
-    def _finite(self) -> Iterator[None]:
-        """Turn a figure that is not finite into an error that names lines and checkpoint."""
-        try:
-            yield
-        except NotFinite as error:
-            lines = [self._line(row) for row in error.rows] if self._line else []
-            names = [f"{file}:{number}" for file, number in lines]
-            self._write(self._end_record("diverged") | {"problem": str(error), "lines": names})
+    def _look(self) -> None:
+        """Take in the figures that wait, and count the steps that changed nothing."""
+        for bad in self._tally.look():
+            if bad is None:
+                self.position.skipped_in_row = 0
+            else:
+                self._skipped(bad)
+
+    def _skipped(self, bad: NotFinite) -> None:
+        """Note a step that changed nothing; end the training when there were too many in a row."""
+        position, most = self.position, self._config.max_skipped
+        position.skipped += 1
+        position.skipped_in_row += 1
+        lines = [self._line(row) for row in bad.rows] if self._line else []
+        names = [f"{file}:{number}" for file, number in lines]
+        self._write({"event": "skipped", "step": bad.step, "problem": str(bad), "lines": names})
+        if position.skipped_in_row >= most:
+            self._write(self._end_record("diverged") | {"problem": str(bad), "lines": names})
             self._reporter.end()
-            raise diverged(error, names, self._keeper.last_checkpoint()) from None
+            raise diverged(bad, most, names, self._keeper.last_checkpoint())
+        where = f"; its batch holds the lines {lines_shown(names)}" if names else ""
+        self._reporter.say(
+            f"{bad}: the step is skipped ({position.skipped_in_row} in a row; training ends at "
+            f"{most}){where}"
+        )
 
     def _end_record(self, reason: str) -> Record:
         best = self.position.best
@@ -349,6 +365,7 @@ class Trainer:
             "event": "stop",
             "step": self.position.step,
             "reason": reason,
+            "skipped": self.position.skipped,
             "best_step": best.step if best else None,
             "seconds": self._seconds(),
         }

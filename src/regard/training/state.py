@@ -44,6 +44,8 @@ class Position:
 
     `epoch` and `batch` say which batch comes next; `validated` is the last step with a
     validation, `stale` the validations since the best one, `seconds` the wall time so far.
+    `skipped` counts the steps that changed nothing since their loss or gradient was not finite,
+    and `skipped_in_row` those of them since the last that did.
     """
 
     step: int = 0
@@ -53,6 +55,8 @@ class Position:
     best: Best | None = None
     stale: int = 0
     seconds: float = 0.0
+    skipped: int = 0
+    skipped_in_row: int = 0
     window: Window = field(default_factory=Window)
 
     def to_json(self) -> dict[str, Any]:

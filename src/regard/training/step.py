@@ -43,11 +43,8 @@ class Stepper:
         """Do step number `step` with learning rate `rate`.
 
         Each part's loss is divided by the targets of the whole step, so that the gradient is that
-        of one big batch, whatever the parts are.
-
-        Raises:
-            NotFinite: the loss or the gradient is not finite; on a CPU this is seen before the
-                weights change, on a GPU when the tally is next looked at.
+        of one big batch, whatever the parts are. Where the loss or the gradient is not finite,
+        weights and optimizer stay as they are, which the tally tells when it is looked at.
         """
         self.optimizer.zero_grad(set_to_none=True)
         sums = []
@@ -64,9 +61,10 @@ class Stepper:
         )
         norm = self._clip()
         tally.add(StepFigures(step, total, norm, batch.targets, batch.rows_b))
-        if self._device.type == "cpu":
-            tally.look()
         set_learning_rate(self.optimizer, rate)
+        # Where this is 1 the fused step changes nothing, and no GPU has to be waited for.
+        finite = torch.isfinite(norm) & torch.isfinite(total.smoothed)
+        self.optimizer.found_inf = (~finite).to(torch.float32)  # type: ignore[attr-defined]
         self.optimizer.step()
         if self.average:
             self.average.update(step)

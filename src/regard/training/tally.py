@@ -25,13 +25,17 @@ class StepFigures:
     rows_b: Tensor
 
 
-class NotFinite(Exception):  # noqa: N818 - the trainer turns it into the user's error
+@dataclass(frozen=True, slots=True)
+class NotFinite:
     """A loss or gradient norm that is no finite number, and the rows of its batch."""
 
-    def __init__(self, step: int, what: str, value: float, rows: list[int]) -> None:
-        super().__init__(f"the {what} is {value} at step {step}")
-        self.step = step
-        self.rows = rows
+    step: int
+    what: str
+    value: float
+    rows: list[int]
+
+    def __str__(self) -> str:
+        return f"the {self.what} is {self.value} at step {self.step}"
 
 
 class Tally:
@@ -51,43 +55,56 @@ class Tally:
         """Take in a step's figures without looking at them."""
         self._waiting.append(figures)
 
-    def look(self) -> None:
-        """Read all figures that wait and add them to the window.
+    def look(self) -> list[NotFinite | None]:
+        """Read all figures that wait, and add those that are finite to the window.
 
-        Raises:
-            NotFinite: one is not a finite number; the first such step.
+        Returns:
+            For each step that waited what of it is not finite, or None.
         """
         waiting, self._waiting = self._waiting, []
         if not waiting:
-            return
+            return []
         # The sums may be float32; what they are added up in is a Python float.
         rows = torch.stack(
             [torch.stack((one.sums.smoothed, one.sums.nll, one.norm)) for one in waiting]
         ).tolist()
+        found: list[NotFinite | None] = []
         for figures, (smoothed, nll, norm) in zip(waiting, rows, strict=True):
-            for what, value in (("loss", smoothed), ("gradient norm", norm)):
-                if not math.isfinite(value):
-                    raise NotFinite(figures.step, what, value, figures.rows_b.tolist())
+            named = (("loss", smoothed), ("gradient norm", norm))
+            bad = [(what, value) for what, value in named if not math.isfinite(value)]
+            if bad:
+                found.append(NotFinite(figures.step, *bad[0], figures.rows_b.tolist()))
+                continue
+            found.append(None)
             self.window.smoothed += smoothed
             self.window.nll += nll
             self.window.tokens += figures.tokens
             self.norm = norm
+        return found
 
 
-def diverged(error: NotFinite, lines: list[str], checkpoint: Path | None) -> DivergenceError:
-    """The error for a figure that is not finite: which lines, and what can be gone back to."""
+def lines_shown(lines: list[str]) -> str:
+    """The first of some lines, and how many more there are."""
     shown = ", ".join(lines[:_LINES_SHOWN])
     if len(lines) > _LINES_SHOWN:
         shown += f" and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl"
+    return shown
+
+
+def diverged(
+    bad: NotFinite, in_row: int, lines: list[str], checkpoint: Path | None
+) -> DivergenceError:
+    """The error for figures that are not finite: which lines, and what can be gone back to."""
     good = (
         f"The last good checkpoint is {checkpoint}." if checkpoint else "No checkpoint was saved."
     )
+    several = f", and so was something in the {in_row - 1} before it" if in_row > 1 else ""
     return DivergenceError(
-        str(error),
+        f"{bad}{several}",
         where="training",
         hint="\n  ".join(
             [
-                *([f"Its batch holds the lines {shown}."] if lines else []),
+                *([f"Its batch holds the lines {lines_shown(lines)}."] if lines else []),
                 good,
                 "Try a lower learning rate, a longer warm-up, or training.clip_norm = 1.",
             ]

@@ -1,0 +1,149 @@
+"""A loss or gradient that is not finite: the step changes nothing; too many end the training."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from training.conftest import Trained
+from training.digits import DigitBatches, settings, tiny_model
+from training.records import read_metrics
+
+from regard.errors import DivergenceError
+from regard.training.feed import Feed
+from regard.training.losses import LossSums, translation_loss
+from regard.training.progress import SilentReporter
+from regard.training.state import Window
+from regard.training.step import Stepper
+from regard.training.tally import Tally
+from regard.weights.checkpoints import checkpoint_steps
+
+CPU = torch.device("cpu")
+BAD = {
+    "loss": lambda weight: weight.sum() * math.nan,
+    "infinite loss": lambda weight: weight.sum() * math.inf,
+    # Its own value is finite: sqrt has an infinite slope at 0.
+    "gradient": lambda weight: (weight * 0).sum().sqrt(),
+}
+
+
+def broken_loss(kind: str, *steps: int) -> Callable[..., LossSums]:
+    """The loss, with a figure that is not finite at these calls."""
+    calls: list[int] = []
+
+    def loss(model: torch.nn.Module, part: object, smoothing: float) -> LossSums:
+        calls.append(1)
+        sums = translation_loss(model, part, smoothing)
+        if len(calls) not in steps:
+            return sums
+        return LossSums(sums.smoothed + BAD[kind](next(model.parameters())), sums.nll)
+
+    return loss
+
+
+class Said(SilentReporter):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_optimizer(
+    kind: str, clip: float
+) -> None:
+    model = tiny_model()
+    stepper = Stepper(
+        model, settings(clip_norm=clip), device=CPU, precision="float32",
+        loss=broken_loss(kind, 2, 3),
+    )  # fmt: skip
+    tally = Tally(Window())
+
+    def state() -> list[torch.Tensor]:
+        moments = [stepper.optimizer.state[weight] for weight in model.parameters()]
+        kept = [*model.state_dict().values(), *(one for each in moments for one in each.values())]
+        return [tensor.clone() for tensor in kept]
+
+    with Feed(DigitBatches(), epoch=0, start=0, parts=1, device=CPU) as feed:
+        coming = iter(feed)
+        stepper.take(next(coming), 1, 1e-2, tally)
+        before = state()
+        stepper.take(next(coming), 2, 1e-2, tally)
+        stepper.take(next(coming), 3, 1e-2, tally)
+        assert all(map(torch.equal, before, state()))
+        stepper.take(next(coming), 4, 1e-2, tally)
+        assert not all(map(torch.equal, before, state()))
+    found = tally.look()
+    assert [None if bad is None else bad.step for bad in found] == [None, 2, 3, None]
+    assert math.isfinite(tally.window.smoothed)
+
+
+def test_skipped_steps_are_counted_said_and_logged_and_the_training_goes_on(
+    train: Callable[..., Trained],
+) -> None:
+    said = Said()
+    run = train(
+        "run",
+        max_skipped=3,
+        batches=DigitBatches(rows=2, per_epoch=100),
+        options={
+            "loss": broken_loss("loss", 3, 4, 7),
+            "line": lambda pair: ("train.en", pair + 1),
+            "reporter": said,
+        },
+    )
+    assert run.result.step == 8
+    assert (run.trainer.position.skipped, run.trainer.position.skipped_in_row) == (3, 0)
+    assert all(bool(torch.isfinite(weight).all()) for weight in run.weights.values())
+    records = read_metrics(run.path / "metrics.jsonl")
+    skipped = [record for record in records if record["event"] == "skipped"]
+    assert [(record["step"], record["lines"]) for record in skipped] == [
+        (3, ["train.en:5", "train.en:6"]),
+        (4, ["train.en:7", "train.en:8"]),
+        (7, ["train.en:13", "train.en:14"]),
+    ]
+    assert records[-1]["skipped"] == 3
+    # No line of the log is of steps 3 and 4, of which nothing is known.
+    assert [record["step"] for record in records if record["event"] == "train"] == [2, 6, 8]
+    assert said.lines[-2:] == [
+        "the loss is nan at step 4: the step is skipped (2 in a row; training ends at 3); "
+        "its batch holds the lines train.en:7, train.en:8",
+        "the loss is nan at step 7: the step is skipped (1 in a row; training ends at 3); "
+        "its batch holds the lines train.en:13, train.en:14",
+    ]
+
+
+def test_too_many_in_a_row_end_the_training_at_the_last_good_checkpoint(
+    train: Callable[..., Trained], tmp_path: Path
+) -> None:
+    with pytest.raises(DivergenceError) as stopped:
+        train(
+            "run",
+            max_skipped=3,
+            batches=DigitBatches(rows=2, per_epoch=100),
+            options={
+                "loss": broken_loss("gradient", 2, 5, 6, 7),
+                "line": lambda pair: ("train.en", pair + 1),
+            },
+        )
+    path = tmp_path / "run"
+    assert str(stopped.value) == (
+        "training: the gradient norm is nan at step 7, and so was something in the 2 before it\n"
+        "  Its batch holds the lines train.en:13, train.en:14.\n"
+        f"  The last good checkpoint is {path / 'checkpoints/step-00000004'}.\n"
+        "  Try a lower learning rate, a longer warm-up, or training.clip_norm = 1."
+    )
+    assert checkpoint_steps(path) == [4]
+    assert train("run", resume=True).result.step == 8
+
+
+def test_steps_in_a_row_are_counted_across_a_resume(train: Callable[..., Trained]) -> None:
+    batches = DigitBatches(per_epoch=100)
+    train("run", max_steps=4, max_skipped=3, batches=batches,
+          options={"loss": broken_loss("loss", 3, 4)})  # fmt: skip
+    with pytest.raises(DivergenceError, match="the loss is nan at step 5"):
+        train("run", max_skipped=3, batches=batches, resume=True,
+              options={"loss": broken_loss("loss", 1)})  # fmt: skip
