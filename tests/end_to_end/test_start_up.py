@@ -30,7 +30,7 @@ GOLDEN = Path(__file__).parents[1] / "golden/run"
 CASES = [
     *((TRAIN, moment, number) for moment, number in MOMENTS),
     (f"translate {GOLDEN}", " numpy", signal.SIGINT),
-    (f"score {GOLDEN} --source a.txt --target a.txt", " torch._C", signal.SIGTERM),
+    (f"score {GOLDEN} --engine torch --source a.txt --target a.txt", " torch._C", signal.SIGTERM),
 ]
 
 
