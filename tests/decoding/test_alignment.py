@@ -1,6 +1,6 @@
 """From attention over tokens to links between words."""
 
-import torch
+import numpy as np
 from decoding.tiny import tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +37,7 @@ def test_a_token_belongs_to_the_word_of_its_first_letter() -> None:
 
 
 def test_each_target_token_links_its_word_to_the_word_it_looked_at_most() -> None:
-    attention = torch.tensor(
+    attention = np.array(
         [
             [0.1, 0.6, 0.1, 0.2],  # to the second half of word 0
             [0.1, 0.0, 0.2, 0.7],  # most to the end token, then to word 1
@@ -49,8 +49,8 @@ def test_each_target_token_links_its_word_to_the_word_it_looked_at_most() -> Non
 
 
 def test_without_words_there_are_no_links() -> None:
-    assert word_links(torch.ones(2, 1), [-1], [0, 1]) == []
-    assert word_links(torch.ones(0, 2), [0, -1], []) == []
+    assert word_links(np.ones((2, 1)), [-1], [0, 1]) == []
+    assert word_links(np.ones((0, 2)), [0, -1], []) == []
 
 
 def _pieces(
@@ -60,7 +60,7 @@ def _pieces(
     sources, found = [], []
     for source, target in parts:
         ids, tokens = tokenizer().encode(source), tokenizer().encode(target)
-        attention = torch.zeros(len(tokens), len(ids) + 1)
+        attention = np.zeros((len(tokens), len(ids) + 1))
         for place in range(len(tokens)):
             attention[place, min(place, len(ids) - 1)] = 1.0
         sources.append(ids)

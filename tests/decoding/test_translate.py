@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from decoding.tiny import LINES, model, tokenizer
@@ -229,7 +230,7 @@ def test_attention_and_alignment_come_on_request_with_the_right_sizes(
             assert answer.attention_ts.shape == shape
             assert len(answer.tokens) == shape[0]
             rows = answer.attention_ts.sum(1)
-            torch.testing.assert_close(rows, torch.ones_like(rows))
+            np.testing.assert_allclose(rows, 1)
     words = {target for _, target in found[6].alignment or ()}
     assert words == set(range(len(found[6].text.split())))
     assert len(found[6].pharaoh.split()) == len(found[6].alignment or ())

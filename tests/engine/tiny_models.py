@@ -162,7 +162,7 @@ def torch_search(model: Transformer, asked: Searched) -> list[list[Hypothesis]]:
     """What the PyTorch path answers."""
     source_bs, mask_bs = padded(asked.sources, fill=PAD, device=torch.device("cpu"))
     with torch.inference_mode():
-        step = ModelStep(model, source_bs, mask_bs)
+        step = ModelStep(model, source_bs, mask_bs, attention=asked.config.coverage > 0)
     return search(
         step,
         batch=len(asked.sources),
@@ -173,6 +173,7 @@ def torch_search(model: Transformer, asked: Searched) -> list[list[Hypothesis]]:
         max_tokens_b=torch.tensor(asked.max_tokens),
         config=asked.config,
         prefix=asked.prefixes,
+        source_bs=mask_bs,
     )
 
 
@@ -189,6 +190,7 @@ def engine_search(engine: Engine, asked: Searched) -> list[list[Found]]:
         beam=config.beam,
         n_best=config.n_best,
         alpha=config.alpha,
+        coverage=config.coverage,
         min_tokens=config.min_tokens,
         no_repeat_ngram=config.no_repeat_ngram,
         batch_tokens=config.batch_tokens,

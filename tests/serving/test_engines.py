@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from serving.command import Command
 from serving.tiny_runs import TEXT, make_run
@@ -27,12 +28,12 @@ def ssru_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_engine_translates_where_it_can(run_path: Path) -> None:
     by_itself = regard.load(run_path, device="cpu", threads=1)
     assert by_itself.engine == f"native float32 on {native.isa()}"
-    torch = regard.load(run_path, engine="torch", device="cpu")
-    assert torch.engine == "torch"
+    by_torch = regard.load(run_path, engine="torch", device="cpu")
+    assert by_torch.engine == "torch"
     for options in ({"beam": 1}, {"beam": 4, "n_best": 3}, {"min_tokens": 2}):
         for mine, its in zip(
             by_itself.translations(TEXT, **options),  # type: ignore[arg-type]
-            torch.translations(TEXT, **options),  # type: ignore[arg-type]
+            by_torch.translations(TEXT, **options),  # type: ignore[arg-type]
             strict=True,
         ):
             assert [each.text for each in mine.hypotheses] == [each.text for each in its.hypotheses]
@@ -41,7 +42,7 @@ def test_the_engine_translates_where_it_can(run_path: Path) -> None:
             )
     ours, theirs = (
         [each.text for each in one.translations(TEXT, prefixes=["das", "", "x", "das Licht"])]
-        for one in (by_itself, torch)
+        for one in (by_itself, by_torch)
     )
     assert ours == theirs
     assert ours[3].startswith("das Licht")
@@ -52,17 +53,14 @@ def test_the_engine_translates_where_it_can(run_path: Path) -> None:
     ("options", "named"),
     [
         ({"method": "sample"}, 'decoding.method = "sample"'),
-        ({"coverage": 0.2}, "decoding.coverage = 0.2"),
-        ({"alignments": True}, "alignments"),
-        ({"attention": True}, "alignments"),
     ],
     ids=str,
 )
 def test_a_search_that_it_does_not_support_is_pytorchs(
     run_path: Path, options: dict[str, Any], named: str
 ) -> None:
-    torch = regard.load(run_path, engine="torch", device="cpu")
-    wanted = torch.translations(TEXT, **options)
+    by_torch = regard.load(run_path, engine="torch", device="cpu")
+    wanted = by_torch.translations(TEXT, **options)
     found = regard.load(run_path, device="cpu").translations(TEXT, **options)
     assert [each.text for each in found] == [each.text for each in wanted]
     for settings in ({"engine": "native"}, {"dtype": "int8"}):
@@ -126,14 +124,12 @@ def test_without_an_engine_pytorch_serves_and_nothing_is_said(
 
 @needs_engine
 def test_the_command_says_when_pytorch_has_to_serve(
-    run_path: Path, ssru_path: Path, command: Command, tmp_path: Path
+    run_path: Path, ssru_path: Path, command: Command
 ) -> None:
     note = "note: PyTorch translates; the engine does not support "
     for arguments, named in (
         ([ssru_path], 'model.decoder_mixer = "ssru"'),
         ([run_path, "--sample"], 'decoding.method = "sample"'),
-        ([run_path, "--set=decoding.coverage=0.1"], "decoding.coverage = 0.1"),
-        ([run_path, "--alignments", tmp_path / "a"], "alignments"),
     ):
         done = command("translate", *arguments, stdin=b"\n")
         assert (done.code, done.out, done.err) == (0, b"\n", f"{note}{named}\n")
@@ -155,21 +151,59 @@ def test_doctor_shows_what_the_engine_runs_on(command: Command) -> None:
 
 @needs_engine
 def test_the_engine_scores_and_judges_as_pytorch_does(run_path: Path) -> None:
-    engine, torch = (
+    engine, by_torch = (
         regard.load(run_path, engine=name, device="cpu") for name in ("native", "torch")
     )
     pairs = [*zip(TEXT, TEXT[::-1], strict=True), ("", ""), ("light", "")]
-    ours, theirs = (one.score(pairs) for one in (engine, torch))
+    ours, theirs = (one.score(pairs) for one in (engine, by_torch))
     assert [each.tokens for each in ours] == [each.tokens for each in theirs]
     assert [each.log_prob for each in ours] == pytest.approx(
         [each.log_prob for each in theirs], abs=1e-4
     )
     assert [each.log_prob for each in ours] != [each.log_prob for each in theirs]
-    mine, its = (one.judge(pairs) for one in (engine, torch))
+    mine, its = (one.judge(pairs) for one in (engine, by_torch))
     assert [each.text for each in mine.translations] == [each.text for each in its.translations]
     assert (mine.bleu, mine.chrf, mine.tokens) == (its.bleu, its.chrf, its.tokens)
     assert mine.log_prob == pytest.approx(its.log_prob, abs=1e-3)
     assert mine.log_prob != its.log_prob
+
+
+@needs_engine
+@pytest.mark.parametrize("options", [{"beam": 1}, {"n_best": 3, "coverage": 0.3}], ids=str)
+def test_the_engine_looks_where_pytorch_looks(run_path: Path, options: dict[str, Any]) -> None:
+    ours, theirs = (
+        regard.load(run_path, engine=name, device="cpu").translations(
+            [*TEXT, " ".join(TEXT * 4)], alignments=True, attention=True, **options
+        )
+        for name in ("native", "torch")
+    )
+    for mine, its in zip(ours, theirs, strict=True):
+        assert [each.text for each in mine.hypotheses] == [each.text for each in its.hypotheses]
+        assert [each.score for each in mine.hypotheses] == pytest.approx(
+            [each.score for each in its.hypotheses], abs=1e-4
+        )
+        assert mine.pharaoh == its.pharaoh
+        assert (mine.source_tokens, mine.target_tokens) == (its.source_tokens, its.target_tokens)
+        assert (mine.attention_ts is None) == (its.attention_ts is None)
+        if mine.attention_ts is not None:
+            np.testing.assert_allclose(mine.attention_ts, its.attention_ts, atol=1e-5)
+    assert any(mine.pharaoh for mine in ours)
+
+
+@needs_engine
+def test_the_command_writes_the_alignments_of_pytorch(
+    run_path: Path, command: Command, tmp_path: Path
+) -> None:
+    text = "".join(f"{line}\n" for line in TEXT).encode()
+    written = []
+    for name in ("native", "torch"):
+        path = tmp_path / name
+        options = ["--alignments", path, f"--engine={name}", "--set=decoding.coverage=0.1"]
+        done = command("translate", run_path, *options, stdin=text)
+        assert (done.code, "note" in done.err) == (0, False)
+        written.append((done.out, path.read_bytes()))
+    assert written[0] == written[1]
+    assert written[0][1].strip()
 
 
 @needs_engine
@@ -205,9 +239,9 @@ def test_score_prints_what_the_dtype_makes_of_it(
         each: command("score", run_path, f"--source={text}", f"--target={text}", *each).lines
         for each in (("--engine=torch",), ("--engine=native",), ("--dtype=int8",))
     }
-    torch, native_, small = (
+    by_torch, native_, small = (
         [float(line.split("\t")[0]) for line in each] for each in said.values()
     )
-    assert native_ == pytest.approx(torch, abs=1e-4)
-    assert small == pytest.approx(torch, rel=0.2)
+    assert native_ == pytest.approx(by_torch, abs=1e-4)
+    assert small == pytest.approx(by_torch, rel=0.2)
     assert small != native_

@@ -41,7 +41,8 @@ def torch_is_imported(code: str) -> bool:
 @pytest.mark.parametrize("options", ["", "dtype='int8'", "engine='native', threads=1"])
 def test_the_engine_translates_in_python_without_torch(run_path: Path, options: str) -> None:
     code = f"import regard\ntranslator = regard.load({str(run_path)!r}, device='cpu', {options})\n"
-    code += "translator.translate(['the light', 'is on'], beam=2)\n"
+    code += "translator.translate(['the light', 'is on'], beam=2, coverage=0.1)\n"
+    code += "translator.translations(['a', 'light'], alignments=True, attention=True)\n"
     code += "translator.score([('light', 'das Licht')])\ntranslator.judge([('light', 'das Licht')])"
     assert not torch_is_imported(code)
 

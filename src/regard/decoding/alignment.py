@@ -60,7 +60,7 @@ def word_links(
     outside_s = np.array([word == NO_WORD for word in source_words])
     if bool(outside_s.all()) or not len(attention_ts):
         return []
-    chosen_t = np.where(outside_s, -1.0, np.asarray(attention_ts)).argmax(-1).tolist()
+    chosen_t = np.where(outside_s, -1.0, attention_ts).argmax(-1).tolist()
     links = {
         (source_words[token], word)
         for token, word in zip(chosen_t, target_words, strict=True)

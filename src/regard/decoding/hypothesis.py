@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from regard.shapes import Float, Tensor
+from numpy.typing import NDArray
 
-    Attention = Float[Tensor, "t s"]
-else:
-    Attention = object  # what the engine finds needs no torch
+# A row a target token, a column a source token. What the engine finds needs no torch.
+Attention = NDArray[Any]
 
 _GREATEST_LOG = 200 * math.log(10)
 

@@ -41,8 +41,12 @@ class Searcher(Protocol):
         max_tokens: Sequence[int],
         prefixes: Sequence[Sequence[int]],
         config: DecodingConfig,
+        attention: bool = False,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, which holds all ids that an encoder reads."""
+        """The hypotheses of each source, which holds all ids that an encoder reads.
+
+        With `attention` the first of each says where its tokens looked.
+        """
         ...
 
 
@@ -56,6 +60,8 @@ def translate_by(
     trained_length: int,
     positions: int,
     prefixes: Sequence[str] | None = None,
+    alignments: bool = False,
+    attention: bool = False,
     first_line: int = 1,
     warn: Callable[[str], None] | None = None,
 ) -> list[Translation]:
@@ -82,8 +88,17 @@ def translate_by(
         max_tokens=[most_target_tokens(piece, config, positions) for piece in pieces],
         prefixes=[piece.prefix for piece in pieces],
         config=config,
+        attention=alignments or attention,
     )
-    return join_lines(lines, pieces, found, source_tokenizer, target_tokenizer)
+    return join_lines(
+        lines,
+        pieces,
+        found,
+        source_tokenizer,
+        target_tokenizer,
+        alignments=alignments,
+        attention=attention,
+    )
 
 
 def most_positions(configs: Sequence[TransformerConfig]) -> int:

@@ -3,7 +3,7 @@
 import torch
 
 from regard.decoding.coverage import coverage_penalty
-from regard.decoding.hypothesis import Hypothesis, length_penalty
+from regard.decoding.hypothesis import Attention, Hypothesis, length_penalty
 from regard.decoding.step import StepOutput
 from regard.shapes import Bool, Float, Int, Tensor
 
@@ -84,12 +84,12 @@ class Rows:
         columns = zip(
             tokens, score_k.tolist(), log_prob_k.tolist(), finished_k.tolist(), strict=True
         )
-        attentions: list[Tensor | None] = [None] * len(tokens)
+        attentions: list[Attention | None] = [None] * len(tokens)
         if self._attention_rts is not None and self._source_bs is not None:
             sentences_k = self.sentence_r[rows_k].tolist()
             attentions = [
                 # Without the row with which the end, or the token that was cut, was chosen.
-                self._attention_rts[row, : self.length][:, self._source_bs[sentence]].cpu()
+                self._attention_rts[row, : self.length][:, self._source_bs[sentence]].cpu().numpy()
                 for row, sentence in zip(rows_k.tolist(), sentences_k, strict=True)
             ]
         return [

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from regard.decoding.alignment import NO_WORD, byte_words, token_words, word_links
 from regard.decoding.hypothesis import Attention, Hypothesis
 from regard.text.vocabulary import Vocabulary, framed
@@ -29,9 +31,9 @@ class Translation:
     """The translation of a line; the first five fields are those of the best candidate.
 
     `alignment` links words of the source to words of the text, counted from 0, in order; None
-    when it was not asked for. `attention_ts` is what every target token drew from every source
-    token (0 between pieces of a line that was cut), with the tokens beside it; None and empty
-    when it was not asked for.
+    when it was not asked for. `attention_ts`, a NumPy array, is what every target token drew from
+    every source token (0 between pieces of a line that was cut), with the tokens beside it; None
+    and empty when it was not asked for.
     """
 
     text: str
@@ -129,10 +131,8 @@ def _attentions(chosen: Sequence[Hypothesis]) -> list[Attention]:
 
 
 def _block_diagonal(blocks: Sequence[Attention]) -> Attention:
-    import torch  # noqa: PLC0415 - who has attention has torch
-
     heights, widths = ([block.shape[axis] for block in blocks] for axis in (0, 1))
-    whole_ts = torch.zeros(sum(heights), sum(widths), dtype=blocks[0].dtype)
+    whole_ts = np.zeros((sum(heights), sum(widths)), blocks[0].dtype)
     row = column = 0
     for block in blocks:
         whole_ts[row : row + block.shape[0], column : column + block.shape[1]] = block

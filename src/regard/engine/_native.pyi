@@ -35,6 +35,7 @@ class Engine:
         beam: int,
         n_best: int,
         alpha: float,
+        coverage: float,
         min_tokens: int,
         no_repeat_ngram: int,
         batch_tokens: int,

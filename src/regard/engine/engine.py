@@ -126,6 +126,7 @@ class Engine:
         beam: int = 4,
         n_best: int = 1,
         alpha: float = 0.6,
+        coverage: float = 0.0,
         min_tokens: int = 0,
         no_repeat_ngram: int = 0,
         batch_tokens: int = 4096,
@@ -144,6 +145,7 @@ class Engine:
             beam: hypotheses kept at each step; 1 is greedy search.
             n_best: how many hypotheses of a source, at most.
             alpha: exponent of the length penalty.
+            coverage: weight of the coverage penalty.
             min_tokens: the least tokens of a hypothesis.
             no_repeat_ngram: no run of so many tokens comes twice; 0 lets them.
             batch_tokens: bounds the source tokens times the beam that are worked on at once.
@@ -162,6 +164,7 @@ class Engine:
                 beam=beam,
                 n_best=n_best,
                 alpha=alpha,
+                coverage=coverage,
                 min_tokens=min_tokens,
                 no_repeat_ngram=no_repeat_ngram,
                 batch_tokens=batch_tokens,

@@ -89,7 +89,7 @@ def translate(
 
         translator = _load(runs, threads, engine, dtype)
         translator.decoding = decoding
-        if reason := translator.torch_serves(attention=alignments is not None):
+        if reason := translator.torch_serves():
             say(f"note: PyTorch translates; the engine does not support {reason}")
         answered = answer(
             translator,

@@ -1,7 +1,7 @@
 """Who searches for translations: the engine, or PyTorch where the engine can't."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast, get_args
 
 from regard.decoding.config import DecodingConfig
@@ -113,17 +113,9 @@ def _packed(run: OpenedRun, *, dtype: Dtype, threads: int | None) -> Engine:
         raise
 
 
-def search_refusal(config: DecodingConfig, *, attention: bool = False) -> str:
-    """What of a search the engine does not support; "" if nothing.
-
-    Args:
-        attention: whether alignments or attention are asked for.
-    """
-    if config.method != "beam":
-        return f'decoding.method = "{config.method}"'
-    if config.coverage:
-        return f"decoding.coverage = {config.coverage:g}"
-    return "alignments" if attention else ""
+def search_refusal(config: DecodingConfig) -> str:
+    """What of a search the engine does not support; "" if nothing."""
+    return "" if config.method == "beam" else f'decoding.method = "{config.method}"'
 
 
 class EngineSearch:
@@ -140,8 +132,9 @@ class EngineSearch:
         max_tokens: Sequence[int],
         prefixes: Sequence[Sequence[int]],
         config: DecodingConfig,
+        attention: bool = False,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source."""
+        """The hypotheses of each source; with `attention`, the first with where it looked."""
         target = self._target
         found = self._engine.translate(
             sources,
@@ -154,14 +147,29 @@ class EngineSearch:
             beam=config.beam,
             n_best=config.n_best,
             alpha=config.alpha,
+            coverage=config.coverage,
             min_tokens=config.min_tokens,
             no_repeat_ngram=config.no_repeat_ngram,
             batch_tokens=config.batch_tokens,
         )
-        return [
+        hypotheses = [
             [Hypothesis(each.tokens, each.score, each.log_prob, each.finished) for each in some]
             for some in found
         ]
+        if attention:
+            self._look(sources, hypotheses)
+        return hypotheses
+
+    def _look(
+        self, sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
+    ) -> None:
+        """Give the first of each where it looked: read again, all at once, it looks the same."""
+        best = [some[0] for some in hypotheses]
+        looked = self._engine.score(
+            sources, [each.tokens for each in best], bos=self._target.start_id, attention=True
+        )
+        for some, each, seen in zip(hypotheses, best, looked, strict=True):
+            some[0] = replace(each, attention_ts=seen.attention_ts)
 
 
 def _refusal(runs: Sequence[OpenedRun]) -> str:

@@ -149,18 +149,15 @@ class Translator:
         """
         return self._chosen.reason
 
-    def torch_serves(self, *, attention: bool = False) -> str:
+    def torch_serves(self) -> str:
         """What keeps the engine from translating as `decoding` says, so that PyTorch does it.
 
         It is empty where the engine does it, where PyTorch was asked for, and where there is no
         engine.
-
-        Args:
-            attention: whether alignments or attention are asked for.
         """
         if self._chosen.engine is None:
             return self._chosen.reason
-        problem = search_refusal(self.decoding, attention=attention)
+        problem = search_refusal(self.decoding)
         return "" if self._chosen.required else problem
 
     @property
@@ -240,7 +237,7 @@ class Translator:
             prefixes = checked_strings(prefixes, "prefixes")
             if len(prefixes) != len(texts):
                 raise DataError(f"there are {len(texts)} lines and {len(prefixes)} prefixes")
-        if engine := self._searcher(config, attention=alignments or attention):
+        if engine := self._searcher(config):
             return translate_by(
                 engine,
                 self.tokenizers.source,
@@ -250,6 +247,8 @@ class Translator:
                 trained_length=self.trained_length,
                 positions=most_positions([self.recipe.model]),
                 prefixes=prefixes,
+                alignments=alignments,
+                attention=attention,
                 first_line=first_line,
                 warn=warn,
             )
@@ -311,7 +310,7 @@ class Translator:
         given = _checked_pairs(pairs)
         sources = [run.tokenizers.source for run in self._runs]
         target = self.tokenizers.target
-        if self._searcher(self.decoding, attention=False):
+        if self._searcher(self.decoding):
             from regard.evaluation.judgement import judge_by
 
             return judge_by(
@@ -329,11 +328,11 @@ class Translator:
             self.models, sources, target, given, self.decoding, trained_length=self.trained_length
         )
 
-    def _searcher(self, config: DecodingConfig, *, attention: bool) -> EngineSearch | None:
+    def _searcher(self, config: DecodingConfig) -> EngineSearch | None:
         """The engine, where it can search so; None leaves it to PyTorch."""
         if self._chosen.engine is None:
             return None
-        if problem := search_refusal(config, attention=attention):
+        if problem := search_refusal(config):
             if self._chosen.required:
                 raise EngineError(f"the engine does not support {problem}", where="translate")
             return None

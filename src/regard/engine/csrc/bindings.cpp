@@ -163,8 +163,8 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
                                           const std::vector<int>& max_tokens,
                                           const std::vector<Ids>& prefixes, std::int32_t bos,
                                           std::int32_t eos, const Ids& never, int beam, int n_best,
-                                          double alpha, int min_tokens, int no_repeat_ngram,
-                                          std::size_t batch_tokens) {
+                                          double alpha, double coverage, int min_tokens,
+                                          int no_repeat_ngram, std::size_t batch_tokens) {
   regard::SearchOptions options;
   options.bos = bos;
   options.eos = eos;
@@ -172,6 +172,7 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
   options.beam = beam;
   options.n_best = n_best;
   options.alpha = alpha;
+  options.coverage = coverage;
   options.min_tokens = min_tokens;
   options.no_repeat_ngram = no_repeat_ngram;
   options.batch_tokens = batch_tokens;
@@ -230,7 +231,7 @@ PYBIND11_MODULE(_native, module) {
       .def_property_readonly("threads", &regard::Engine::threads)
       .def("translate", &translate, py::arg("sources"), py::kw_only(), py::arg("max_tokens"),
            py::arg("prefixes"), py::arg("bos"), py::arg("eos"), py::arg("never"), py::arg("beam"),
-           py::arg("n_best"), py::arg("alpha"), py::arg("min_tokens"),
+           py::arg("n_best"), py::arg("alpha"), py::arg("coverage"), py::arg("min_tokens"),
            py::arg("no_repeat_ngram"), py::arg("batch_tokens"))
       .def("score", &score, py::arg("sources"), py::arg("targets"), py::kw_only(), py::arg("bos"),
            py::arg("never"), py::arg("best"), py::arg("attention"));

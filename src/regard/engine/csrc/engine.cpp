@@ -45,6 +45,8 @@ void check_options(const SearchOptions& options, int vocabulary) {
   require(options.n_best >= 1 && options.n_best <= options.beam,
           "n_best = " + std::to_string(options.n_best) + " is not between 1 and the beam");
   require(options.alpha - options.alpha == 0, "alpha must be finite");
+  require(options.coverage >= 0 && options.coverage - options.coverage == 0,
+          "coverage must be finite and not below 0");
   require(options.min_tokens >= 0, "min_tokens must not be below 0");
   require(options.no_repeat_ngram >= 0, "no_repeat_ngram must not be below 0");
   require(options.batch_tokens >= 1, "batch_tokens must be at least 1");

@@ -32,6 +32,7 @@ struct SearchOptions {
   int beam = 1;  // 1: greedy
   int n_best = 1;
   double alpha = 0.6;
+  double coverage = 0;  // weight of what hypotheses are taken for source tokens left unread
   int min_tokens = 0;
   int no_repeat_ngram = 0;
   // Bounds what is worked on at once: source tokens times the beam.

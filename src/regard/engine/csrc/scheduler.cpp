@@ -69,7 +69,7 @@ std::vector<Queue> deal(const Job& job, std::size_t shares, bool all_at_once) {
 Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
     : number(which), cost(cost_of(job, which)), memory(pool, job.model.config),
       past(pool, job.model.config),
-      search(job.options, job.max_tokens[which],
+      search(job.options, static_cast<int>(job.sources[which].size()), job.max_tokens[which],
              job.prefixes.empty() ? nullptr : &job.prefixes[which]) {
   past.reach(std::min(kFirstPositions, job.max_tokens[which] + 1) * job.options.beam);
 }
@@ -128,7 +128,7 @@ void Batch::step() {
       search.block(slot, wish.blocked);
       rows_.push_back({&live->memory, static_cast<int>(job_.sources[live->number].size()),
                        &live->past, running.places.data(), search.length() + 1,
-                       search.last(slot)});
+                       search.last(slot), live->search.attention(slot)});
     }
   }
   const float* hidden = decode(work_, job_.model, rows_);

@@ -15,10 +15,19 @@ double length_penalty(int length, double alpha) {
   return std::pow((5 + static_cast<double>(length)) / 6, alpha);
 }
 
-Search::Search(const SearchOptions& options, int max_tokens,
+double coverage_penalty(const std::vector<double>& seen) {
+  constexpr double kFloor = 1e-6;  // a logarithm needs some
+  double sum = 0;
+  for (const double each : seen) sum += std::log(std::clamp(each, kFloor, 1.0));
+  return sum;
+}
+
+Search::Search(const SearchOptions& options, int source_size, int max_tokens,
                const std::vector<std::int32_t>* prefix)
-    : options_(options), prefix_(prefix), max_tokens_(max_tokens), places_(options.beam),
-      running_(1) {
+    : options_(options), prefix_(prefix),
+      source_size_(options.coverage > 0 ? static_cast<std::size_t>(source_size) : 0),
+      max_tokens_(max_tokens), places_(options.beam), running_(1), attention_(source_size_) {
+  running_[0].seen.resize(source_size_);
   if (prefix_ != nullptr) max_tokens_ = std::max(max_tokens_, static_cast<int>(prefix_->size()));
   running_[0].places.push_back(0);
 }
@@ -46,6 +55,7 @@ void Search::block(int slot, std::vector<std::int32_t>& blocked) const {
 }
 
 void Search::advance(const std::vector<std::span<const Candidate>>& candidates) {
+  look();
   std::vector<bool> stopped;
   for (const auto& list : candidates) stopped.push_back(list.empty() || max_tokens_ <= length_);
   std::vector<Next> running;
@@ -83,28 +93,44 @@ std::vector<Search::Next> Search::best_of(
   return all;
 }
 
+void Search::look() {
+  for (std::size_t slot = 0; slot < running_.size(); ++slot) {
+    std::vector<double>& seen = running_[slot].seen;
+    const float* now = attention_.data() + slot * source_size_;
+    for (std::size_t token = 0; token < source_size_; ++token) {
+      seen[token] += static_cast<double>(now[token]);
+    }
+  }
+}
+
+double Search::score(const Running& row, double log_prob, int length) const {
+  const double score = log_prob / length_penalty(length, options_.alpha);
+  return source_size_ == 0 ? score : score + options_.coverage * coverage_penalty(row.seen);
+}
+
 void Search::end(const Next& next) {
+  const Running& row = running_[static_cast<std::size_t>(next.parent)];
   // The end token counts in the length.
-  const double score = next.log_prob / length_penalty(length_ + 1, options_.alpha);
-  found_.push_back({running_[static_cast<std::size_t>(next.parent)].tokens, next.log_prob, score,
-                    true});
+  const double reached = score(row, next.log_prob, length_ + 1);
+  found_.push_back({row.tokens, next.log_prob, reached, true});
   best_ended_.insert(
-      std::upper_bound(best_ended_.begin(), best_ended_.end(), score, std::greater<double>()),
-      score);
+      std::upper_bound(best_ended_.begin(), best_ended_.end(), reached, std::greater<double>()),
+      reached);
   if (best_ended_.size() > static_cast<std::size_t>(options_.n_best)) best_ended_.pop_back();
   --places_;
 }
 
 void Search::cut(int slot) {
   const Running& row = running_[static_cast<std::size_t>(slot)];
-  const double score = row.log_prob / length_penalty(std::max(length_, 1), options_.alpha);
-  found_.push_back({row.tokens, row.log_prob, score, false});
+  const double reached = score(row, row.log_prob, std::max(length_, 1));
+  found_.push_back({row.tokens, row.log_prob, reached, false});
 }
 
 bool Search::over(const std::vector<Next>& running) const {
   if (running.empty()) return true;
   if (best_ended_.size() < static_cast<std::size_t>(options_.n_best)) return false;
-  // With alpha at most 0 the penalty falls with the length: the next end is the best to come.
+  // With alpha at most 0 the penalty falls with the length: the next end is the best to come. What
+  // coverage adds is 0 at best.
   const int length = options_.alpha > 0
                          ? max_tokens_ + 1
                          : std::max(length_ + 1, options_.min_tokens) + 1;
@@ -125,6 +151,7 @@ void Search::go_on(const std::vector<Next>& running) {
     rows.push_back(std::move(row));
   }
   running_ = std::move(rows);
+  attention_.resize(running_.size() * source_size_);
 }
 
 std::vector<Hypothesis> Search::take() {

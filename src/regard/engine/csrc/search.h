@@ -14,6 +14,9 @@ namespace regard {
 // ((5 + length) / 6) ** alpha, kept between 1e-200 and 1e200.
 double length_penalty(int length, double alpha);
 
+// The sum of log(min(seen, 1)) over what each source token was seen: 0 at best.
+double coverage_penalty(const std::vector<double>& seen);
+
 struct Candidate {
   float log_prob;
   std::int32_t token;
@@ -23,13 +26,15 @@ struct Candidate {
 struct Running {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> places;
+  std::vector<double> seen;  // the attention that each source token had, where coverage counts
   double log_prob = 0;
 };
 
 class Search {
  public:
   // `options` and `prefix` (may be null) must outlive it; `max_tokens` is raised to the prefix.
-  Search(const SearchOptions& options, int max_tokens, const std::vector<std::int32_t>* prefix);
+  Search(const SearchOptions& options, int source_size, int max_tokens,
+         const std::vector<std::int32_t>* prefix);
 
   bool done() const { return running_.empty(); }
   int length() const { return length_; }
@@ -43,6 +48,13 @@ class Search {
 
   // Fills `blocked` with the tokens that may not follow, those of SearchOptions::never apart.
   void block(int slot, std::vector<std::int32_t>& blocked) const;
+
+  // Where `advance` finds how much a hypothesis looks at each source token while its next token is
+  // chosen; null where nobody asks.
+  float* attention(int slot) {
+    return source_size_ == 0 ? nullptr
+                             : attention_.data() + static_cast<std::size_t>(slot) * source_size_;
+  }
 
   // Goes on by one token, given the best continuations of every running hypothesis, each list the
   // best first and without those that may not follow.
@@ -59,6 +71,8 @@ class Search {
   };
 
   std::vector<Next> best_of(const std::vector<std::span<const Candidate>>& candidates) const;
+  void look();
+  double score(const Running& row, double log_prob, int length) const;
   void end(const Next& next);
   void cut(int slot);
   bool over(const std::vector<Next>& running) const;
@@ -66,10 +80,12 @@ class Search {
 
   const SearchOptions& options_;
   const std::vector<std::int32_t>* prefix_;
+  std::size_t source_size_;  // 0 where coverage does not count
   int max_tokens_;
   int places_;
   int length_ = 0;
   std::vector<Running> running_;
+  std::vector<float> attention_;    // of each running hypothesis
   std::vector<double> best_ended_;  // scores, the best first, at most n_best
   std::vector<Hypothesis> found_;
 };
