@@ -293,10 +293,11 @@ def test_softmax_sums_to_one_and_gives_nothing_to_minus_infinity(
     assert (y[np.isinf(row)] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @some
-@given(seed=seeds, count=st.integers(1, 70), key=st.integers(1, 80), value=st.integers(1, 80))
+@given(seed=seeds, count=st.integers(1, 70), key=st.integers(1, 80), value=st.integers(1, 150))
 def test_attention_is_its_equation_wherever_its_rows_lie(
-    isa: str, seed: int, count: int, key: int, value: int
+    isa: str, dtype: str, seed: int, count: int, key: int, value: int
 ) -> None:
     rng = np.random.default_rng(seed)
     query, keys, values = (
@@ -305,13 +306,18 @@ def test_attention_is_its_equation_wherever_its_rows_lie(
         normal(rng, count + 5, value),
     )
     index = rng.permutation(count + 5)[:count].astype(np.int32)
+    bias = normal(rng, count) if rng.random() < 0.5 else None
     scale = 1 / math.sqrt(key)
-    out = kernels.attend(query, keys, values, scale, index)
-    logits = (keys[index].astype(np.float64) @ query) * scale
+    out = kernels.attend(query, keys, values, scale, index, bias, dtype)
+    kept = to_bf16 if dtype == "bfloat16" else np.asarray
+    logits = (kept(keys)[index].astype(np.float64) @ query) * scale
+    if bias is not None:
+        logits += bias
     weights = np.exp(logits - logits.max())
-    expected = (weights / weights.sum()) @ values[index]
+    expected = (weights / weights.sum()) @ kept(values)[index]
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=2e-6)
-    assert same_bits(out, kernels.attend(query, keys[index], values[index], scale))
+    again = kernels.attend(query, keys[index], values[index], scale, None, bias, dtype)
+    assert same_bits(out, again)
 
 
 @some

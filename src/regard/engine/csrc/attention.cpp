@@ -6,24 +6,25 @@ namespace regard {
 
 namespace {
 
-// One row's queries over `count` places of a layer: those in `index`, or the first ones. With
-// `places` the query stands at the last of them, and they are positions in order. To `mean` (may be
-// null) is added what each place weighs, over the number of heads.
-void all_heads(const Model& model, const float* queries, const Cache& cache, int layer,
-               const std::int32_t* index, int count, const Places* places, Buffer& scores,
-               float* context, float* mean = nullptr) {
+// One head's keys and values at `count` places of a layer: those in `index`, or the first ones.
+Attended places_of(const Model& model, const Cache& cache, int layer, int head,
+                   const std::int32_t* index, int count) {
   const ModelConfig& config = model.config;
-  const int sharing = config.num_heads / config.num_kv_heads;
-  float* work = scores.room(static_cast<std::size_t>(count));
-  for (int head = 0; head < config.num_heads; ++head) {
-    const int shared = head / sharing;
-    const RowsAt keys{cache.keys(layer, shared), static_cast<std::size_t>(config.d_k), index};
-    const RowsAt values{cache.values(layer, shared), static_cast<std::size_t>(config.d_v), index};
-    attend(queries + head * config.d_k, keys, values, count, config.d_k, config.d_v,
-           model.attention_scale, work, context + head * config.d_v,
-           places == nullptr ? nullptr : places->bias(head, count - 1));
-    if (mean != nullptr) axpy(1.0f / static_cast<float>(config.num_heads), work, mean, count);
-  }
+  const int shared = head / (config.num_heads / config.num_kv_heads);
+  return {cache.kept(),
+          cache.keys(layer, shared, index),
+          cache.values(layer, shared, index),
+          count,
+          config.d_k,
+          config.d_v,
+          model.attention_scale};
+}
+
+// How many of the first rows look at what the first one looks at.
+std::size_t company(std::span<const LiveRow> rows) {
+  std::size_t count = 1;
+  while (count < rows.size() && rows[count].memory == rows[0].memory) ++count;
+  return count;
 }
 
 }  // namespace
@@ -36,45 +37,86 @@ void encoder_attention(const Model& model, const float* projected, std::size_t b
   const int shared = head / (config.num_heads / config.num_kv_heads);
   // Keys and values side by side: far apart they fall on few lines of the cache, and push out one
   // another while query after query reads them.
-  const std::size_t d_k = static_cast<std::size_t>(config.d_k);
-  const std::size_t d_v = static_cast<std::size_t>(config.d_v);
-  float* work = scores.room((end - begin) * (1 + d_k + d_v));
-  float* near_keys = work + (end - begin);
-  float* near_values = near_keys + (end - begin) * d_k;
+  const std::size_t rows = end - begin;
+  const int count = static_cast<int>(rows);
+  const std::size_t key_bytes = kept_bytes(Dtype::f32, config.d_k);
+  const std::size_t value_bytes = kept_bytes(Dtype::f32, config.d_v);
+  const std::size_t near = rows * (key_bytes + value_bytes) / sizeof(float);
+  float* work = scores.room(near + attend_room(count, config.d_k));
+  std::byte* near_keys = reinterpret_cast<std::byte*>(work);
+  std::byte* near_values = near_keys + rows * key_bytes;
+  work += near;
   const float* key = projected + begin * stride + config.query_width() + shared * config.d_k;
   const float* value = projected + begin * stride + config.query_width() + config.key_width() +
                        shared * config.d_v;
-  for (std::size_t row = 0; row < end - begin; ++row) {
-    std::copy_n(key + row * stride, d_k, near_keys + row * d_k);
-    std::copy_n(value + row * stride, d_v, near_values + row * d_v);
+  for (std::size_t row = 0; row < rows; ++row) {
+    keep(Dtype::f32, key + row * stride, config.d_k, near_keys + row * key_bytes);
+    keep(Dtype::f32, value + row * stride, config.d_v, near_values + row * value_bytes);
   }
-  const RowsAt keys{near_keys, d_k};
-  const RowsAt values{near_values, d_v};
-  const int count = static_cast<int>(end - begin);
+  const Attended at{Dtype::f32,
+                    {near_keys, key_bytes},
+                    {near_values, value_bytes},
+                    count,
+                    config.d_k,
+                    config.d_v,
+                    model.attention_scale};
   for (std::size_t row = begin; row < end; ++row) {
-    attend(projected + row * stride + head * config.d_k, keys, values, count, config.d_k,
-           config.d_v, model.attention_scale, work,
-           context + row * out_stride + head * config.d_v,
-           model.source_places.bias(head, static_cast<int>(row - begin)));
+    attend(at, projected + row * stride + head * config.d_k,
+           model.source_places.bias(head, static_cast<int>(row - begin)), work,
+           context + row * out_stride + head * config.d_v);
   }
 }
 
-void past_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
-                    Buffer& scores, float* context) {
-  all_heads(model, queries, *row.past, layer, row.places, row.length, &model.target_places, scores,
-            context);
+// Head after head, and a head's queries one after the other: what they look at is then in the
+// nearest cache.
+void past_attention(const Model& model, int layer, std::span<const LiveRow> rows,
+                    const float* queries, std::size_t stride, Buffer& scores, float* context) {
+  const ModelConfig& config = model.config;
+  const std::size_t out_stride = static_cast<std::size_t>(config.context_width());
+  while (!rows.empty()) {
+    const std::size_t count = company(rows);
+    for (int head = 0; head < config.num_heads; ++head) {
+      for (std::size_t number = 0; number < count; ++number) {
+        const LiveRow& row = rows[number];
+        attend(places_of(model, *row.past, layer, head, row.places, row.length),
+               queries + number * stride + head * config.d_k,
+               model.target_places.bias(head, row.length - 1),
+               scores.room(attend_room(row.length, config.d_k)),
+               context + number * out_stride + head * config.d_v);
+      }
+    }
+    rows = rows.subspan(count);
+    queries += count * stride;
+    context += count * out_stride;
+  }
 }
 
-void memory_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
-                      Buffer& scores, float* context) {
-  if (row.memory_length == 0) {
-    std::fill(context, context + model.config.context_width(), 0.0f);
-    return;
+void memory_attention(const Model& model, int layer, std::span<const LiveRow> rows,
+                      const float* queries, std::size_t stride, Buffer& scores, float* context) {
+  const ModelConfig& config = model.config;
+  const std::size_t out_stride = static_cast<std::size_t>(config.context_width());
+  const float share = 1.0f / static_cast<float>(config.num_heads);
+  const bool last = layer + 1 == config.decoder_layers;
+  while (!rows.empty()) {
+    const std::size_t count = company(rows);
+    const int length = rows[0].memory_length;
+    if (length == 0) std::fill_n(context, count * out_stride, 0.0f);
+    for (int head = 0; length > 0 && head < config.num_heads; ++head) {
+      const Attended at = places_of(model, *rows[0].memory, layer, head, nullptr, length);
+      float* work = scores.room(attend_room(length, config.d_k));
+      for (std::size_t number = 0; number < count; ++number) {
+        attend(at, queries + number * stride + head * config.d_k, nullptr, work,
+               context + number * out_stride + head * config.d_v);
+        float* mean = last ? rows[number].attention : nullptr;
+        if (mean == nullptr) continue;
+        if (head == 0) std::fill_n(mean, length, 0.0f);
+        axpy(share, work, mean, length);
+      }
+    }
+    rows = rows.subspan(count);
+    queries += count * stride;
+    context += count * out_stride;
   }
-  float* mean = layer + 1 == model.config.decoder_layers ? row.attention : nullptr;
-  if (mean != nullptr) std::fill(mean, mean + row.memory_length, 0.0f);
-  all_heads(model, queries, *row.memory, layer, nullptr, row.memory_length, nullptr, scores,
-            context, mean);
 }
 
 }  // namespace regard

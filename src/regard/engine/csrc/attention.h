@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "buffer.h"
 #include "cache.h"
@@ -26,12 +27,13 @@ struct LiveRow {
 void encoder_attention(const Model& model, const float* projected, std::size_t begin,
                        std::size_t end, int head, Buffer& scores, float* context);
 
-// One row's queries, all heads, over its past.
-void past_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
-                    Buffer& scores, float* context);
+// The queries of some rows, all heads, over their past; those of a row are `stride` after those of
+// the row before. Rows of one sentence lie side by side.
+void past_attention(const Model& model, int layer, std::span<const LiveRow> rows,
+                    const float* queries, std::size_t stride, Buffer& scores, float* context);
 
-// One row's queries, all heads, over its source.
-void memory_attention(const Model& model, int layer, const LiveRow& row, const float* queries,
-                      Buffer& scores, float* context);
+// The same over their sources.
+void memory_attention(const Model& model, int layer, std::span<const LiveRow> rows,
+                      const float* queries, std::size_t stride, Buffer& scores, float* context);
 
 }  // namespace regard

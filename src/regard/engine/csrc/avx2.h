@@ -74,16 +74,17 @@ struct Avx2 {
     store_some(to, all, n);
   }
   static void store_halves(std::byte* to, F a, int n) {
-    const __m256i whole = _mm256_castps_si256(a);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(whole, 16), _mm256_set1_epi32(1));
-    const __m256i up = _mm256_add_epi32(whole, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-    const __m256i quiet = _mm256_or_si256(whole, _mm256_set1_epi32(0x400000));
-    const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(up, quiet, nan), 16);
+    const __m256i high = _mm256_srli_epi32(rounded(a), 16);
     const __m256i pairs = _mm256_packus_epi32(high, high);
     const __m128i all = _mm_unpacklo_epi64(_mm256_castsi256_si128(pairs),
                                            _mm256_extracti128_si256(pairs, 1));
     store_some(to, all, 2 * n);
+  }
+  // Halves of `first` below those of `second`.
+  static void store_pairs(std::byte* to, F first, F second) {
+    const __m256i high = _mm256_and_si256(rounded(second), _mm256_set1_epi32(-65536));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm256_or_si256(_mm256_srli_epi32(rounded(first), 16), high));
   }
   static F load_first_of_pairs(const std::byte* from) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(load_bytes(from), 16));
@@ -98,6 +99,15 @@ struct Avx2 {
   static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
 
  private:
+  // In the high half of the bits, to the nearest, to the even one of two; a NaN stays one.
+  static __m256i rounded(F a) {
+    const __m256i whole = _mm256_castps_si256(a);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(whole, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(whole, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(whole, _mm256_set1_epi32(0x400000));
+    return _mm256_blendv_epi8(up, quiet, nan);
+  }
   static __m256i lanes(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }

@@ -59,13 +59,12 @@ struct Avx512 {
     _mm512_mask_cvtusepi32_storeu_epi8(to, lanes(n), levels);
   }
   static void store_halves(std::byte* to, F a, int n) {
-    const __m512i whole = _mm512_castps_si512(a);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(whole, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(whole, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512i quiet = _mm512_or_si512(whole, _mm512_set1_epi32(0x400000));
-    const __m512i chosen =
-        _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), up, quiet);
-    _mm512_mask_cvtepi32_storeu_epi16(to, lanes(n), _mm512_srli_epi32(chosen, 16));
+    _mm512_mask_cvtepi32_storeu_epi16(to, lanes(n), _mm512_srli_epi32(rounded(a), 16));
+  }
+  // Halves of `first` below those of `second`.
+  static void store_pairs(std::byte* to, F first, F second) {
+    const __m512i high = _mm512_and_si512(rounded(second), _mm512_set1_epi32(-65536));
+    _mm512_storeu_si512(to, _mm512_or_si512(_mm512_srli_epi32(rounded(first), 16), high));
   }
   static F load_first_of_pairs(const std::byte* from) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(load_bytes(from), 16));
@@ -78,6 +77,14 @@ struct Avx512 {
   static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
 
  private:
+  // In the high half of the bits, to the nearest, to the even one of two; a NaN stays one.
+  static __m512i rounded(F a) {
+    const __m512i whole = _mm512_castps_si512(a);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(whole, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(whole, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i quiet = _mm512_or_si512(whole, _mm512_set1_epi32(0x400000));
+    return _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), up, quiet);
+  }
   // Four lanes of partial sums of each of four, side by side.
   static F quarters(F a, F b, F c, F d) {
     const F ab = add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));

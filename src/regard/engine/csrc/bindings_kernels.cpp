@@ -130,24 +130,45 @@ py::tuple prepared(const Floats& x, const std::string& dtype) {
   return py::make_tuple(packed, scale);
 }
 
-regard::RowsAt rows_at(const Floats& rows, const std::optional<Index>& index) {
-  return {rows.data(), static_cast<std::size_t>(rows.shape(1)), index ? index->data() : nullptr};
+// Rows as attention keeps them.
+std::vector<std::byte> kept_rows(const Floats& rows, regard::Dtype kept) {
+  const int width = static_cast<int>(rows.shape(1));
+  const std::size_t bytes = regard::kept_bytes(kept, width);
+  std::vector<std::byte> all(static_cast<std::size_t>(rows.shape(0)) * bytes);
+  for (py::ssize_t row = 0; row < rows.shape(0); ++row) {
+    regard::keep(kept, rows.data(row), width, all.data() + static_cast<std::size_t>(row) * bytes);
+  }
+  return all;
 }
 
 Floats attend(const Floats& query, const Floats& keys, const Floats& values, float scale,
-              const std::optional<Index>& index) {
+              const std::optional<Index>& index, const std::optional<Floats>& bias,
+              const std::string& dtype) {
   need(keys.ndim() == 2 && values.ndim() == 2 && keys.shape(0) == values.shape(0) &&
-           keys.shape(1) == length(query),
+           keys.shape(0) > 0 && keys.shape(1) == length(query),
        "keys and values are rows, as many of each");
   const auto count = static_cast<int>(index ? index->shape(0) : keys.shape(0));
+  need(count > 0, "there is something to look at");
   for (int j = 0; index && j < count; ++j) {
     need(index->data()[j] >= 0 && index->data()[j] < keys.shape(0), "an index names a row");
   }
+  const auto kept = dtype_named(dtype);
+  need(kept != regard::Dtype::i8, "float32 and bfloat16 are kept");
+  const auto key_dim = static_cast<int>(keys.shape(1));
+  const auto value_dim = static_cast<int>(values.shape(1));
+  const auto near_keys = kept_rows(keys, kept);
+  const auto near_values = kept_rows(values, kept);
+  const std::int32_t* named = index ? index->data() : nullptr;
+  const regard::Attended at{kept,
+                            {near_keys.data(), regard::kept_bytes(kept, key_dim), named},
+                            {near_values.data(), regard::kept_bytes(kept, value_dim), named},
+                            count,
+                            key_dim,
+                            value_dim,
+                            scale};
   Floats out(values.shape(1));
-  std::vector<float> work(static_cast<std::size_t>(count));
-  regard::attend(query.data(), rows_at(keys, index), rows_at(values, index), count,
-                 static_cast<int>(keys.shape(1)), static_cast<int>(values.shape(1)), scale,
-                 work.data(), out.mutable_data());
+  std::vector<float> work(regard::attend_room(count, key_dim));
+  regard::attend(at, query.data(), data_or_null(bias, count), work.data(), out.mutable_data());
   return out;
 }
 
@@ -230,7 +251,8 @@ void bind_kernels(py::module_& module) {
       .def("repeat", &repeat, py::arg("x"), py::arg("y").noconvert(), py::arg("times"));
   kernels.def("prepared", &prepared, py::arg("x"), py::arg("dtype"));
   kernels.def("attend", &attend, py::arg("query"), py::arg("keys"), py::arg("values"),
-              py::arg("scale"), py::arg("index") = py::none());
+              py::arg("scale"), py::arg("index") = py::none(), py::arg("bias") = py::none(),
+              py::arg("dtype") = "float32");
   kernels.def("layer_norm", &layer_norm, py::arg("x"), py::arg("weight"), py::arg("bias"),
               py::arg("epsilon"));
   kernels.def("rms_norm", &rms_norm, py::arg("x"), py::arg("weight"), py::arg("epsilon"));

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 #include "buffer.h"
 #include "config.h"
+#include "kernels.h"
 
 namespace regard {
 
@@ -18,7 +21,9 @@ namespace regard {
 class Cache {
  public:
   // The pool must outlive it.
-  Cache(Pool& pool, const ModelConfig& config) : pool_(&pool), config_(&config) {}
+  Cache(Pool& pool, const ModelConfig& config, Dtype weights)
+      : pool_(&pool), config_(&config), kept_(weights == Dtype::f32 ? Dtype::f32 : Dtype::bf16),
+        key_bytes_(kept_bytes(kept_, config.d_k)), value_bytes_(kept_bytes(kept_, config.d_v)) {}
   ~Cache() { pool_->give(std::move(buffer_)); }
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -26,15 +31,16 @@ class Cache {
   // Makes room for so many places; what was put stays.
   void reach(int places) {
     if (places <= capacity_) return;
-    Cache grown(*pool_, *config_);
+    Cache grown(*pool_, *config_, kept_);
     grown.capacity_ = capacity_ == 0 ? places : std::max(places, 2 * capacity_);
-    grown.buffer_ = pool_->take(static_cast<std::size_t>(config_->decoder_layers) *
-                                grown.layer_size());
+    const std::size_t bytes =
+        static_cast<std::size_t>(config_->decoder_layers) * grown.layer_bytes();
+    grown.buffer_ = pool_->take((bytes + sizeof(float) - 1) / sizeof(float));
     if (capacity_ > 0) {
       for (int layer = 0; layer < config_->decoder_layers; ++layer) {
         for (int head = 0; head < config_->num_kv_heads; ++head) {
-          std::copy_n(keys(layer, head), size(config_->d_k), grown.keys(layer, head));
-          std::copy_n(values(layer, head), size(config_->d_v), grown.values(layer, head));
+          std::copy_n(keys(layer, head), size(key_bytes_), grown.keys(layer, head));
+          std::copy_n(values(layer, head), size(value_bytes_), grown.values(layer, head));
         }
       }
     }
@@ -42,18 +48,14 @@ class Cache {
     std::swap(capacity_, grown.capacity_);
   }
 
-  float* keys(int layer, int head) {
-    return buffer_.data() + static_cast<std::size_t>(layer) * layer_size() +
-           static_cast<std::size_t>(head) * size(config_->d_k);
-  }
-  const float* keys(int layer, int head) const { return const_cast<Cache*>(this)->keys(layer, head); }
+  Dtype kept() const { return kept_; }
 
-  float* values(int layer, int head) {
-    return buffer_.data() + static_cast<std::size_t>(layer) * layer_size() +
-           size(config_->key_width()) + static_cast<std::size_t>(head) * size(config_->d_v);
+  // The places that `index` names, or all in order.
+  RowsAt keys(int layer, int head, const std::int32_t* index) const {
+    return {const_cast<Cache*>(this)->keys(layer, head), key_bytes_, index};
   }
-  const float* values(int layer, int head) const {
-    return const_cast<Cache*>(this)->values(layer, head);
+  RowsAt values(int layer, int head, const std::int32_t* index) const {
+    return {const_cast<Cache*>(this)->values(layer, head), value_bytes_, index};
   }
 
   // `row` holds the keys of all heads, then the values of all heads.
@@ -62,19 +64,30 @@ class Cache {
     const int d_k = config_->d_k;
     const int d_v = config_->d_v;
     for (int head = 0; head < config_->num_kv_heads; ++head) {
-      std::copy_n(row + head * d_k, d_k, keys(layer, head) + at * d_k);
-      std::copy_n(row + config_->key_width() + head * d_v, d_v, values(layer, head) + at * d_v);
+      keep(kept_, row + head * d_k, d_k, keys(layer, head) + at * key_bytes_);
+      keep(kept_, row + config_->key_width() + head * d_v, d_v,
+           values(layer, head) + at * value_bytes_);
     }
   }
 
  private:
-  std::size_t size(int width) const {
-    return static_cast<std::size_t>(capacity_) * static_cast<std::size_t>(width);
+  std::size_t size(std::size_t row_bytes) const {
+    return static_cast<std::size_t>(capacity_) * row_bytes;
   }
-  std::size_t layer_size() const { return size(config_->memory_width()); }
+  std::size_t layer_bytes() const {
+    return static_cast<std::size_t>(config_->num_kv_heads) * size(key_bytes_ + value_bytes_);
+  }
+  std::byte* keys(int layer, int head) {
+    return reinterpret_cast<std::byte*>(buffer_.data()) +
+           static_cast<std::size_t>(layer) * layer_bytes() +
+           static_cast<std::size_t>(head) * size(key_bytes_ + value_bytes_);
+  }
+  std::byte* values(int layer, int head) { return keys(layer, head) + size(key_bytes_); }
 
   Pool* pool_;
   const ModelConfig* config_;
+  Dtype kept_;
+  std::size_t key_bytes_, value_bytes_;
   int capacity_ = 0;
   Buffer buffer_;
 };

@@ -1,6 +1,7 @@
 #include "decoder.h"
 
 #include <cmath>
+#include <span>
 
 namespace regard {
 
@@ -23,16 +24,17 @@ void look_back(Work& work, const Model& model, int number, const std::vector<Liv
   }
   // A hypothesis looks at places that another one of its sentence has filled, so all are filled
   // before any is read; the last place is its own.
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const float* fresh = projected + row * width + config.query_width();
-    rows[row].past->put(number, rows[row].places[rows[row].length - 1], fresh);
-  }
+  split_rows(work.team, rows.size(), width, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t row = begin; row < end; ++row) {
+      const float* fresh = projected + row * width + config.query_width();
+      rows[row].past->put(number, rows[row].places[rows[row].length - 1], fresh);
+    }
+  });
   split_rows(work.team, rows.size(), 16 * width, [&](std::size_t begin, std::size_t end,
                                                      int share) {
-    for (std::size_t row = begin; row < end; ++row) {
-      past_attention(model, number, rows[row], projected + row * width,
-                     work.scores[static_cast<std::size_t>(share)], context + row * out_width);
-    }
+    past_attention(model, number, std::span(rows).subspan(begin, end - begin),
+                   projected + begin * width, width,
+                   work.scores[static_cast<std::size_t>(share)], context + begin * out_width);
   });
   project(work, layer.output, context, rows.size(), y);
 }
@@ -48,10 +50,9 @@ void look_at_source(Work& work, const Model& model, int number, const std::vecto
   project(work, layer.query, x, rows.size(), queries);
   split_rows(work.team, rows.size(), 16 * width, [&](std::size_t begin, std::size_t end,
                                                      int share) {
-    for (std::size_t row = begin; row < end; ++row) {
-      memory_attention(model, number, rows[row], queries + row * width,
-                       work.scores[static_cast<std::size_t>(share)], context + row * out_width);
-    }
+    memory_attention(model, number, std::span(rows).subspan(begin, end - begin),
+                     queries + begin * width, width,
+                     work.scores[static_cast<std::size_t>(share)], context + begin * out_width);
   });
   project(work, layer.output, context, rows.size(), y);
 }

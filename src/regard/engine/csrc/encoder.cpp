@@ -16,19 +16,28 @@ std::vector<std::size_t> offsets_of(std::span<const Source> sources) {
   return offsets;
 }
 
+// Calls part(row, sentence, place in it) for every row, on several threads.
+template <class Part>
+void each_row(Work& work, const std::vector<std::size_t>& offsets, std::size_t cost, Part&& part) {
+  split_rows(work.team, offsets.back(), cost, [&](std::size_t begin, std::size_t end, int) {
+    auto next = std::upper_bound(offsets.begin(), offsets.end(), begin);
+    for (std::size_t row = begin; row < end; ++row) {
+      while (*next <= row) ++next;
+      part(row, static_cast<std::size_t>(next - offsets.begin()) - 1,
+           static_cast<int>(row - *(next - 1)));
+    }
+  });
+}
+
 // Rotary positions: the queries and keys of every row.
 void turn(Work& work, const Model& model, const std::vector<std::size_t>& offsets,
           float* projected) {
   if (!model.source_places.turns()) return;
   const ModelConfig& config = model.config;
   const std::size_t width = static_cast<std::size_t>(config.input_width());
-  split_rows(work.team, offsets.back(), width, [&](std::size_t begin, std::size_t end, int) {
-    auto next = std::upper_bound(offsets.begin(), offsets.end(), begin);
-    for (std::size_t row = begin; row < end; ++row) {
-      while (*next <= row) ++next;
-      model.source_places.turn(projected + row * width, config.num_heads + config.num_kv_heads,
-                               static_cast<int>(row - *(next - 1)));
-    }
+  each_row(work, offsets, width, [&](std::size_t row, std::size_t, int place) {
+    model.source_places.turn(projected + row * width, config.num_heads + config.num_kv_heads,
+                             place);
   });
 }
 
@@ -91,12 +100,9 @@ void encode_group(Work& work, const Model& model, std::span<const Source> source
   for (int number = 0; number < config.decoder_layers; ++number) {
     project_ready(work, model.decoder[static_cast<std::size_t>(number)].cross_attention.keys_values,
                   projected);
-    for (std::size_t sentence = 0; sentence < sources.size(); ++sentence) {
-      for (std::size_t row = offsets[sentence]; row < offsets[sentence + 1]; ++row) {
-        sources[sentence].memory->put(number, static_cast<int>(row - offsets[sentence]),
-                                      projected + row * memory_width);
-      }
-    }
+    each_row(work, offsets, memory_width, [&](std::size_t row, std::size_t sentence, int place) {
+      sources[sentence].memory->put(number, place, projected + row * memory_width);
+    });
   }
 }
 

@@ -21,8 +21,11 @@ struct Kernels {
   void (*add)(const float*, float*, int);
   void (*multiply)(const float*, float*, int);
   void (*scale)(float, float*, int);
-  void (*scores)(const float*, const RowsAt&, int, int, float, float*);
-  void (*weigh)(const float*, const RowsAt&, int, int, float*);
+  // Halves of `n` values and zeros up to `padded`, as attend_half reads them.
+  void (*keep_half)(const float*, int n, int padded, std::byte* row);
+  // The query padded with zeros; the bias, or null; the weights; the output.
+  void (*attend_full)(const Attended&, const float*, const float*, float*, float*);
+  void (*attend_half)(const Attended&, const float*, const float*, float*, float*);
   void (*softmax)(float*, int);
   void (*layer_norm)(const float*, const float*, const float*, float, float*, int);
   void (*rms_norm)(const float*, const float*, float, float*, int);

@@ -16,6 +16,14 @@ namespace {
 // Sums of 255 x 127 over this many inputs fit in 32 bits.
 constexpr int kMostInputs = 1 << 16;
 
+// Kept rows are multiples of these: one and two of the widest vectors.
+constexpr int kKeptFloats = 16;
+constexpr int kKeptHalves = 32;
+
+std::size_t padded_to(int n, int unit) {
+  return static_cast<std::size_t>((n + unit - 1) / unit) * static_cast<std::size_t>(unit);
+}
+
 int inputs_a_step(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32: return 1;
@@ -195,23 +203,35 @@ void add(const float* x, float* y, int n) { kernels().add(x, y, n); }
 void multiply(const float* x, float* y, int n) { kernels().multiply(x, y, n); }
 void scale(float a, float* y, int n) { kernels().scale(a, y, n); }
 
-void scores(const float* query, const RowsAt& keys, int count, int n, float scale, float* scores) {
-  kernels().scores(query, keys, count, n, scale, scores);
-}
-
-void weigh(const float* weights, const RowsAt& values, int count, int n, float* out) {
-  kernels().weigh(weights, values, count, n, out);
-}
-
 void softmax(float* row, int n) { kernels().softmax(row, n); }
 
-void attend(const float* query, const RowsAt& keys, const RowsAt& values, int count, int key_dim,
-            int value_dim, float scale, float* work, float* out, const float* bias) {
+std::size_t kept_bytes(Dtype kept, int n) {
+  return kept == Dtype::f32 ? padded_to(n, kKeptFloats) * sizeof(float)
+                            : padded_to(n, kKeptHalves) * sizeof(std::uint16_t);
+}
+
+void keep(Dtype kept, const float* x, int n, std::byte* row) {
+  if (kept != Dtype::f32) {
+    kernels().keep_half(x, n, static_cast<int>(padded_to(n, kKeptHalves)), row);
+    return;
+  }
+  const std::size_t size = static_cast<std::size_t>(n) * sizeof(float);
+  std::memcpy(row, x, size);
+  std::memset(row + size, 0, kept_bytes(kept, n) - size);
+}
+
+std::size_t attend_room(int count, int key_dim) {
+  return padded_to(count, kKeptHalves) + padded_to(key_dim, kKeptHalves);
+}
+
+void attend(const Attended& at, const float* query, const float* bias, float* work, float* out) {
   const Kernels& use = kernels();
-  use.scores(query, keys, count, key_dim, scale, work);
-  if (bias != nullptr) use.add(bias, work, count);
-  use.softmax(work, count);
-  use.weigh(work, values, count, value_dim, out);
+  const auto function = at.kept == Dtype::f32 ? use.attend_full : use.attend_half;
+  // A copy of the query that is padded as the keys are.
+  float* padded = work + padded_to(at.count, kKeptHalves);
+  std::copy_n(query, at.key_dim, padded);
+  std::fill(padded + at.key_dim, padded + padded_to(at.key_dim, kKeptHalves), 0.0f);
+  function(at, padded, bias, work, out);
 }
 
 void layer_norm(const float* x, const float* weight, const float* bias, float epsilon, float* y,

@@ -104,11 +104,25 @@ void apply(const Linear& linear, const Input& input, float* y, std::size_t y_str
 // The same for all columns.
 void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride);
 
-// Rows somewhere in memory: row j is base + (index ? index[j] : j) * stride.
+// Keys and values as attention keeps them: float32, or bfloat16 to the nearest (even), which is half
+// to read. A row is padded with zeros to whole vectors of any instruction set, and what lies where
+// in it is the kernels' affair.
+std::size_t kept_bytes(Dtype kept, int n);
+void keep(Dtype kept, const float* x, int n, std::byte* row);
+
+// Kept rows: row j is base + (index ? index[j] : j) * stride, which is in bytes.
 struct RowsAt {
-  const float* base;
+  const std::byte* base;
   std::size_t stride;
   const std::int32_t* index = nullptr;
+};
+
+// What the queries of one head look at: `count` >= 1 keys and values.
+struct Attended {
+  Dtype kept;
+  RowsAt keys, values;
+  int count, key_dim, value_dim;
+  float scale;
 };
 
 float dot(const float* a, const float* b, int n);
@@ -125,19 +139,14 @@ void multiply(const float* x, float* y, int n);
 // y *= a
 void scale(float a, float* y, int n);
 
-// scores[j] = scale * (query . keys[j]) for j < count; n is the width of a row.
-void scores(const float* query, const RowsAt& keys, int count, int n, float scale, float* scores);
-
-// out = sum over j < count of weights[j] * values[j], in the order of j.
-void weigh(const float* weights, const RowsAt& values, int count, int n, float* out);
-
 // In place over n >= 1 values; -inf has weight 0, and a row of nothing else becomes zeros.
 void softmax(float* row, int n);
 
-// One query of one head: scores, softmax, weigh. `work` has room for `count` values. `bias`, if
-// any, is added to the scores.
-void attend(const float* query, const RowsAt& keys, const RowsAt& values, int count, int key_dim,
-            int value_dim, float scale, float* work, float* out, const float* bias = nullptr);
+// out = softmax(scale * query . keys + bias) . values for one query of one head; `bias` may be
+// null. `work` has room for attend_room() floats, of which the first `count` are left to say what
+// each place weighs.
+void attend(const Attended& at, const float* query, const float* bias, float* work, float* out);
+std::size_t attend_room(int count, int key_dim);
 
 // weight and bias may be null. y may be x.
 void layer_norm(const float* x, const float* weight, const float* bias, float epsilon, float* y,

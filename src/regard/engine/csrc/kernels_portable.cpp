@@ -117,12 +117,15 @@ struct Plain {
   }
   static void store_halves(std::byte* to, F a, int n) {
     for (int i = 0; i < n; ++i) {
-      const std::uint32_t whole = bits(a.at[i]);
-      const std::uint32_t rounded = a.at[i] != a.at[i]
-                                        ? (whole >> 16) | 0x40u
-                                        : (whole + 0x7fffu + ((whole >> 16) & 1u)) >> 16;
-      const auto half = static_cast<std::uint16_t>(rounded);
+      const auto half = static_cast<std::uint16_t>(rounded(a.at[i]));
       std::memcpy(to + 2 * i, &half, sizeof half);
+    }
+  }
+  // Halves of `first` below those of `second`.
+  static void store_pairs(std::byte* to, F first, F second) {
+    for (int i = 0; i < width; ++i) {
+      const std::uint32_t pair = rounded(first.at[i]) | rounded(second.at[i]) << 16;
+      std::memcpy(to + 4 * i, &pair, sizeof pair);
     }
   }
   static F load_first_of_pairs(const std::byte* from) {
@@ -141,6 +144,11 @@ struct Plain {
     std::uint32_t out;
     std::memcpy(&out, &value, sizeof out);
     return out;
+  }
+  // As bfloat16: to the nearest, to the even one of two; a NaN stays one.
+  static std::uint32_t rounded(float value) {
+    const std::uint32_t whole = bits(value);
+    return value != value ? (whole >> 16) | 0x40u : (whole + 0x7fffu + ((whole >> 16) & 1u)) >> 16;
   }
   static float of_bits(std::uint32_t value) {
     float out;

@@ -67,8 +67,9 @@ std::vector<Queue> deal(const Job& job, std::size_t shares, bool all_at_once) {
 }  // namespace
 
 Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
-    : number(which), cost(cost_of(job, which)), memory(pool, job.model.config),
-      past(pool, job.model.config),
+    : number(which), cost(cost_of(job, which)),
+      memory(pool, job.model.config, job.model.projection.dtype()),
+      past(pool, job.model.config, job.model.projection.dtype()),
       search(job.options, static_cast<int>(job.sources[which].size()), job.max_tokens[which],
              job.prefixes.empty() ? nullptr : &job.prefixes[which]) {
   past.reach(std::min(kFirstPositions, job.max_tokens[which] + 1) * job.options.beam);

@@ -53,6 +53,7 @@ class Scorer {
 
 void Scorer::score(std::size_t begin, std::size_t end) {
   const ModelConfig& config = job_.model.config;
+  const Dtype dtype = job_.model.projection.dtype();
   std::deque<Cache> memories;
   std::deque<Cache> pasts;
   std::vector<Source> sources;
@@ -61,8 +62,8 @@ void Scorer::score(std::size_t begin, std::size_t end) {
     const std::size_t pair = job_.order[at];
     const std::size_t size = job_.targets[pair].size();
     longest = std::max(longest, size);
-    sources.push_back({&job_.sources[pair], &memories.emplace_back(work_.pool, config)});
-    pasts.emplace_back(work_.pool, config).reach(static_cast<int>(size));
+    sources.push_back({&job_.sources[pair], &memories.emplace_back(work_.pool, config, dtype)});
+    pasts.emplace_back(work_.pool, config, dtype).reach(static_cast<int>(size));
   }
   encode(work_, job_.model, sources, [this] { keep_on(); });
   places_.resize(std::max(places_.size(), longest));

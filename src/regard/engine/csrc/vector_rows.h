@@ -159,62 +159,117 @@ struct Rows {
     if (i < n) V::store_first(y + i, V::mul(by, V::load_first(y + i, n - i)), n - i);
   }
 
-  static const float* row_at(const RowsAt& rows, int j) {
+  // How keys and values are kept: `parts` vectors are read at once.
+  struct Full {
+    static constexpr int parts = 1;
+    static void load(const std::byte* at, F (&to)[1]) {
+      to[0] = V::load(reinterpret_cast<const float*>(at));
+    }
+  };
+  // Two vectors side by side, the first in the low halves of their bits.
+  struct Half {
+    static constexpr int parts = 2;
+    static void load(const std::byte* at, F (&to)[2]) {
+      to[0] = V::load_first_of_pairs(at);
+      to[1] = V::load_second_of_pairs(at);
+    }
+  };
+
+  static F load_some(const float* from, int n) {
+    return n >= W ? V::load(from) : n > 0 ? V::load_first(from, n) : V::zero();
+  }
+
+  static void store_some(float* to, F a, int n) {
+    if (n >= W) return V::store(to, a);
+    if (n > 0) V::store_first(to, a, n);
+  }
+
+  static void keep_half(const float* x, int n, int padded, std::byte* row) {
+    for (int i = 0; i < padded; i += 2 * W) {
+      V::store_pairs(row + 2 * i, load_some(x + i, n - i), load_some(x + i + W, n - i - W));
+    }
+  }
+
+  static const std::byte* row_at(const RowsAt& rows, int j) {
     return rows.base + static_cast<std::size_t>(rows.index ? rows.index[j] : j) * rows.stride;
   }
 
-  static void scores(const float* query, const RowsAt& keys, int count, int n, float scale,
-                     float* out) {
-    const F by = V::set(scale);
-    for (int j = 0; j < count; j += kTogether) {
+  // out[j] = scale * (query . keys[j]); the query is padded with zeros.
+  template <class KEPT>
+  static void scores(const Attended& at, const float* query, float* out) {
+    constexpr int kParts = KEPT::parts;
+    const F by = V::set(at.scale);
+    for (int j = 0; j < at.count; j += kTogether) {
       // Missing keys are the last one again.
-      const float* key[kTogether];
-      for (int k = 0; k < kTogether; ++k) key[k] = row_at(keys, j + k < count ? j + k : count - 1);
+      const std::byte* key[kTogether];
+      for (int k = 0; k < kTogether; ++k) {
+        key[k] = row_at(at.keys, j + k < at.count ? j + k : at.count - 1);
+      }
       F sums[kTogether];
 #pragma GCC unroll 8
       for (int k = 0; k < kTogether; ++k) sums[k] = V::zero();
-      int i = 0;
-      for (; i + W <= n; i += W) {
-        const F part = V::load(query + i);
-#pragma GCC unroll 8
-        for (int k = 0; k < kTogether; ++k) sums[k] = V::fma(part, V::load(key[k] + i), sums[k]);
-      }
-      if (i < n) {
-        const F part = V::load_first(query + i, n - i);
+      for (int i = 0; i < at.key_dim; i += kParts * W) {
+        F part[kParts];
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) part[p] = V::load(query + i + p * W);
 #pragma GCC unroll 8
         for (int k = 0; k < kTogether; ++k) {
-          sums[k] = V::fma(part, V::load_first(key[k] + i, n - i), sums[k]);
+          F some[kParts];
+          KEPT::load(key[k] + i * (4 / kParts), some);
+#pragma GCC unroll 2
+          for (int p = 0; p < kParts; ++p) sums[k] = V::fma(part[p], some[p], sums[k]);
         }
       }
       const F all = V::mul(by, V::sums(sums));
-      V::store_first(out + j, all, count - j < kTogether ? count - j : kTogether);
+      V::store_first(out + j, all, at.count - j < kTogether ? at.count - j : kTogether);
     }
   }
 
-  // `vectors` registers of the output at once, the last of them with `last` values.
-  template <int VECTORS>
-  static void weigh_part(const float* weights, const RowsAt& values, int count, int at, int last,
-                         float* out) {
-    F sums[VECTORS];
-    for (int v = 0; v < VECTORS; ++v) sums[v] = V::zero();
-    for (int j = 0; j < count; ++j) {
+  // `VECTORS` registers of the output from `first` on: what has even numbers and what has odd ones
+  // is summed apart, in order, and then together.
+  template <class KEPT, int VECTORS>
+  static void weigh_part(const Attended& at, const float* weights, int first, float* out) {
+    constexpr int kParts = KEPT::parts;
+    F sums[2][VECTORS];
+#pragma GCC unroll 4
+    for (int v = 0; v < VECTORS; ++v) sums[0][v] = sums[1][v] = V::zero();
+    const auto more = [&](F (&sum)[VECTORS], int j) {
       const F weight = V::set(weights[j]);
-      const float* value = row_at(values, j) + at;
-      for (int v = 0; v < VECTORS - 1; ++v) {
-        sums[v] = V::fma(weight, V::load(value + v * W), sums[v]);
+      const std::byte* value = row_at(at.values, j) + first * (4 / kParts);
+#pragma GCC unroll 4
+      for (int v = 0; v < VECTORS; v += kParts) {
+        F some[kParts];
+        KEPT::load(value + v * W * (4 / kParts), some);
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) sum[v + p] = V::fma(weight, some[p], sum[v + p]);
       }
-      const F end = V::load_first(value + (VECTORS - 1) * W, last);
-      sums[VECTORS - 1] = V::fma(weight, end, sums[VECTORS - 1]);
+    };
+    int j = 0;
+    for (; j + 2 <= at.count; j += 2) {
+      more(sums[0], j);
+      more(sums[1], j + 1);
     }
-    for (int v = 0; v < VECTORS - 1; ++v) V::store(out + at + v * W, sums[v]);
-    V::store_first(out + at + (VECTORS - 1) * W, sums[VECTORS - 1], last);
+    if (j < at.count) more(sums[0], j);
+#pragma GCC unroll 4
+    for (int v = 0; v < VECTORS; ++v) {
+      store_some(out + first + v * W, V::add(sums[0][v], sums[1][v]),
+                 at.value_dim - first - v * W);
+    }
   }
 
-  static void weigh(const float* weights, const RowsAt& values, int count, int n, float* out) {
-    int at = 0;
-    for (; at + 4 * W <= n; at += 4 * W) weigh_part<4>(weights, values, count, at, W, out);
-    for (; at + W <= n; at += W) weigh_part<1>(weights, values, count, at, W, out);
-    if (at < n) weigh_part<1>(weights, values, count, at, n - at, out);
+  template <class KEPT>
+  static void attend(const Attended& at, const float* query, const float* bias, float* weights,
+                     float* out) {
+    scores<KEPT>(at, query, weights);
+    if (bias) add(bias, weights, at.count);
+    softmax(weights, at.count);
+    int first = 0;
+    for (; first + 4 * W <= at.value_dim; first += 4 * W) {
+      weigh_part<KEPT, 4>(at, weights, first, out);
+    }
+    for (; first < at.value_dim; first += KEPT::parts * W) {
+      weigh_part<KEPT, KEPT::parts>(at, weights, first, out);
+    }
   }
 
   static float max(const float* row, int n) {
@@ -364,7 +419,8 @@ constexpr Kernels kernels_over() {
   using R = Rows<V>;
   return {L::f32,       L::bf16,       L::i8,       R::quantise,      R::round,
           R::dot,       R::axpy,       R::add,      R::multiply,      R::scale,
-          R::scores,    R::weigh,      R::softmax,  R::layer_norm,    R::rms_norm,
-          R::activate,  R::activate_gate, R::exp_row, R::max,         R::sum_exp,
-          R::first_above};
+          R::keep_half, R::template attend<typename R::Full>,
+          R::template attend<typename R::Half>,
+          R::softmax,   R::layer_norm, R::rms_norm, R::activate,      R::activate_gate,
+          R::exp_row,   R::max,        R::sum_exp,  R::first_above};
 }
