@@ -8,7 +8,7 @@ from regard.engine.positions import (
     rotary_amplitude,
     rotary_rates,
 )
-from regard.models.config import LayerConfig, TransformerConfig
+from regard.models.config import LayerConfig, TransformerConfig, mixers_in_words
 from regard.nn.config import AlibiConfig, RelativeConfig, RotaryConfig, SinusoidalConfig
 
 # What the C++ side reads; see csrc/config.h.
@@ -35,6 +35,8 @@ def refusal(config: TransformerConfig) -> str:
     """What of a model the engine does not support, as the recipe says it; "" if nothing."""
     if config.decoder_mixer != "attention":
         return f'model.decoder_mixer = "{config.decoder_mixer}"'
+    if mixers := mixers_in_words(config):
+        return mixers
     return ""
 
 

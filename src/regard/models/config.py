@@ -1,6 +1,7 @@
 """What a model of each family is made of: encoder-decoder, decoder-only, encoder-only."""
 
-from typing import Literal, Self
+from collections.abc import Sequence
+from typing import Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
@@ -14,6 +15,14 @@ from regard.nn.config import (
     RotaryConfig,
     SinusoidalConfig,
 )
+from regard.nn.mixers.config import (
+    FullConfig,
+    MixerConfig,
+    SSRUConfig,
+    StackConfig,
+    WindowConfig,
+)
+from regard.nn.mixers.rules import misfit, no_scores
 from regard.settings import Settings
 
 
@@ -136,7 +145,8 @@ class TransformerConfig(LayerConfig):
     `embedding_scale` multiplies embeddings by `sqrt(d_model)`, and `embedding_norm` puts a norm
     on the sum of embedding and position (BART). `output_scale` multiplies what is projected to
     logits by `1 / sqrt(d_model)` (T5), and `output_bias` adds a bias to the logits (Marian).
-    `decoder_mixer` `ssru` puts a recurrence in the place of the decoder's self-attention.
+    `encoder` and `decoder` say what their layers have in the place of self-attention.
+    `decoder_mixer` `ssru` is another word for `decoder.mixer.kind` `ssru`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3 and Table 3.
     """
@@ -149,6 +159,35 @@ class TransformerConfig(LayerConfig):
     output_scale: bool = False
     output_bias: bool = False
     decoder_mixer: Literal["attention", "ssru"] = "attention"
+    encoder: StackConfig = StackConfig()
+    decoder: StackConfig = StackConfig()
+
+    @model_validator(mode="after")
+    def _mixers_fit(self) -> Self:
+        if self.decoder_mixer != "attention" and self.decoder != StackConfig():
+            raise ValueError(
+                f'decoder_mixer = "{self.decoder_mixer}" and {_said("decoder", self.decoder)} '
+                "both say what the layers have; set one of them"
+            )
+        _check_pattern("encoder", self.encoder, "encoder_layers", self.encoder_layers)
+        _check_pattern("decoder", self.decoder, "decoder_layers", self.decoder_layers)
+        _refuse(misfit(self.encoder_mixers, self.positions, causal=False, stack="encoder"))
+        if self.decoder_mixer == "attention":
+            _refuse(misfit(self.decoder_mixers, self.positions, causal=True, stack="decoder"))
+        _refuse(no_scores([*self.encoder_mixers, *self.decoder_mixers], self.positions))
+        return self
+
+    @property
+    def encoder_mixers(self) -> Sequence[MixerConfig]:
+        """What each layer of the encoder has in the place of self-attention."""
+        return self.encoder.layers(self.encoder_layers)
+
+    @property
+    def decoder_mixers(self) -> Sequence[MixerConfig]:
+        """What each layer of the decoder has in the place of self-attention."""
+        if self.decoder_mixer == "ssru":
+            return [SSRUConfig()] * self.decoder_layers
+        return self.decoder.layers(self.decoder_layers)
 
 
 class DecoderConfig(LayerConfig):
@@ -156,7 +195,8 @@ class DecoderConfig(LayerConfig):
 
     `tied` makes one matrix of embedding and output projection. `window` lets a token attend to
     the last so many tokens, itself included (0: all), in the layers from number `window_from`
-    on, counted from 0. The other switches are those of `TransformerConfig`.
+    on, counted from 0; `decoder` says otherwise what the layers have in the place of
+    self-attention. The other switches are those of `TransformerConfig`.
 
     Source: Radford et al. 2019, "Language models are unsupervised multitask learners".
     """
@@ -172,6 +212,7 @@ class DecoderConfig(LayerConfig):
     tied: bool = True
     window: int = Field(default=0, ge=0)
     window_from: int = Field(default=0, ge=0)
+    decoder: StackConfig = StackConfig()
     embedding_scale: bool = False
     embedding_norm: bool = False
     output_bias: bool = False
@@ -190,6 +231,27 @@ class DecoderConfig(LayerConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _mixers_fit(self) -> Self:
+        if self.window and self.decoder != StackConfig():
+            raise ValueError(
+                f"window = {self.window} and {_said('decoder', self.decoder)} both say what the "
+                "layers have; set window to 0"
+            )
+        _check_pattern("decoder", self.decoder, "num_layers", self.num_layers)
+        if not self.window:
+            _refuse(misfit(self.mixers, self.positions, causal=True, stack="decoder"))
+        _refuse(no_scores(self.mixers, self.positions))
+        return self
+
+    @property
+    def mixers(self) -> Sequence[MixerConfig]:
+        """What each layer has in the place of self-attention to all that is before."""
+        if not self.window:
+            return self.decoder.layers(self.num_layers)
+        far = [FullConfig()] * self.window_from
+        return [*far, *[WindowConfig(window=self.window)] * (self.num_layers - len(far))]
+
 
 class EncoderConfig(LayerConfig):
     """An encoder-only (BERT-type) model; the defaults are BERT base.
@@ -199,7 +261,8 @@ class EncoderConfig(LayerConfig):
     the embedding's matrix and a bias. `pooler` is a dense layer with tanh on the first token.
     A classifier looks at the first token, through the pooler if there is one, or, where
     `classifier_pooling` is `mean`, at the mean of all tokens.
-    The other switches are those of `TransformerConfig`.
+    `encoder` says what the layers have in the place of self-attention. The other switches are
+    those of `TransformerConfig`.
 
     Source: Devlin et al. 2018, arXiv:1810.04805.
     """
@@ -218,6 +281,52 @@ class EncoderConfig(LayerConfig):
     prediction_head: bool = True
     pooler: bool = False
     classifier_pooling: Literal["cls", "mean"] = "cls"
+    encoder: StackConfig = StackConfig()
+
+    @model_validator(mode="after")
+    def _mixers_fit(self) -> Self:
+        _check_pattern("encoder", self.encoder, "num_layers", self.num_layers)
+        _refuse(misfit(self.mixers, self.positions, causal=False, stack="encoder"))
+        _refuse(no_scores(self.mixers, self.positions))
+        return self
+
+    @property
+    def mixers(self) -> Sequence[MixerConfig]:
+        """What each layer has in the place of self-attention."""
+        return self.encoder.layers(self.num_layers)
 
 
 ModelConfig = TransformerConfig | DecoderConfig | EncoderConfig
+
+
+def mixers_in_words(config: ModelConfig) -> str:
+    """The settings of `encoder` and `decoder`, as a recipe has them; "" if all is attention."""
+    match config:
+        case TransformerConfig():
+            stacks = {"encoder": config.encoder, "decoder": config.decoder}
+        case DecoderConfig():
+            stacks = {"decoder": config.decoder}
+        case EncoderConfig():
+            stacks = {"encoder": config.encoder}
+        case _ as never:
+            assert_never(never)
+    said = [_said(f"model.{name}", stack) for name, stack in stacks.items()]
+    return ", ".join(filter(None, said))
+
+
+def _said(name: str, stack: StackConfig) -> str:
+    """What a stack's settings say, if it is not that all is full attention."""
+    if stack.pattern:
+        kinds = ", ".join(f'"{kind}"' for kind in stack.pattern)
+        return f"{name}.pattern = [{kinds}]"
+    return "" if stack.mixer.kind == "full" else f'{name}.mixer.kind = "{stack.mixer.kind}"'
+
+
+def _check_pattern(name: str, stack: StackConfig, key: str, layers: int) -> None:
+    if len(stack.pattern) > layers:
+        raise ValueError(f"{name}.pattern names {len(stack.pattern)} layers, and {key} = {layers}")
+
+
+def _refuse(problem: str) -> None:
+    if problem:
+        raise ValueError(problem)

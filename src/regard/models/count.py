@@ -1,6 +1,6 @@
 """How many parameters a model has, in closed form and without building it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -23,6 +23,7 @@ from regard.nn.config import (
     RotaryConfig,
     SinusoidalConfig,
 )
+from regard.nn.mixers.config import FullConfig, MixerConfig, SSRUConfig, WindowConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,21 +98,12 @@ def _encoder_decoder(
     config: TransformerConfig, source_vocabulary: int, target_vocabulary: int
 ) -> list[Part]:
     check_vocabularies(config, source_vocabulary, target_vocabulary)
-    ssru = config.decoder_mixer == "ssru"
     return [
         *_embeddings(config, source_vocabulary, target_vocabulary),
         *_positions(config, copies=2),
         *([_norms(config, "embedding norms", 2)] if config.embedding_norm else []),
-        *_stack(config, "encoder", config.encoder_layers, [_attention(config, "self-attention")]),
-        *_stack(
-            config,
-            "decoder",
-            config.decoder_layers,
-            [
-                _ssru(config) if ssru else _attention(config, "self-attention"),
-                _attention(config, "cross-attention"),
-            ],
-        ),
+        *_stack(config, "encoder", config.encoder_mixers),
+        *_stack(config, "decoder", config.decoder_mixers, cross=True),
         *([_vector("output bias", target_vocabulary)] if config.output_bias else []),
     ]
 
@@ -123,7 +115,7 @@ def _decoder(config: DecoderConfig, vocabulary: int) -> list[Part]:
         *(_matrix(name, vocabulary, width) for name in (tied if config.tied else untied)),
         *_positions(config, copies=1),
         *([_norms(config, "embedding norm", 1)] if config.embedding_norm else []),
-        *_stack(config, "", config.num_layers, [_attention(config, "self-attention")]),
+        *_stack(config, "", config.mixers),
         *([_vector("output bias", vocabulary)] if config.output_bias else []),
     ]
 
@@ -138,7 +130,7 @@ def _encoder(config: EncoderConfig, vocabulary: int, *, classes: int) -> list[Pa
     parts += _positions(config, copies=1)
     if config.embedding_norm:
         parts.append(_norms(config, "embedding norm", 1))
-    parts += _stack(config, "", config.num_layers, [_attention(config, "self-attention")])
+    parts += _stack(config, "", config.mixers)
     if config.prediction_head:
         parts.append(_matrix("prediction dense", width, width, bias=True))
         parts.append(_norms(config, "prediction norm", 1))
@@ -184,12 +176,29 @@ def _positions(config: LayerConfig, *, copies: int) -> list[Part]:
             assert_never(never)
 
 
-def _stack(config: LayerConfig, stack: str, layers: int, mixers: list[Part]) -> list[Part]:
-    """The parts of a stack of layers, whose mixers are given once each."""
-    inner = [*mixers, _feed_forward(config)]
-    norms = layers * len(inner) + (config.norm_position == "pre")
-    parts = [*(replace(part, copies=layers) for part in inner), _norms(config, "norms", norms)]
+def _stack(
+    config: LayerConfig, stack: str, mixers: Sequence[MixerConfig], *, cross: bool = False
+) -> list[Part]:
+    """The parts of a stack of layers, each with one of the mixers."""
+    layers = len(mixers)
+    own = [_mixer(config, mixer) for mixer in mixers]
+    parts = [replace(part, copies=own.count(part)) for part in dict.fromkeys(own)]
+    each = [_attention(config, "cross-attention")] if cross else []
+    each.append(_feed_forward(config))
+    parts += [replace(part, copies=layers) for part in each]
+    norms = layers * (1 + len(each)) + (config.norm_position == "pre")
+    parts.append(_norms(config, "norms", norms))
     return [replace(part, name=f"{stack} {part.name}".strip()) for part in parts]
+
+
+def _mixer(config: LayerConfig, mixer: MixerConfig) -> Part:
+    match mixer:
+        case FullConfig() | WindowConfig():
+            return _attention(config, "self-attention")
+        case SSRUConfig():
+            return _ssru(config)
+        case _ as never:
+            assert_never(never)
 
 
 def _attention(config: LayerConfig, name: str) -> Part:
@@ -205,7 +214,7 @@ def _attention(config: LayerConfig, name: str) -> Part:
     return Part(name=name, shape=f"{projected} x {width}, {width} x {joined}", each=each, copies=1)
 
 
-def _ssru(config: TransformerConfig) -> Part:
+def _ssru(config: LayerConfig) -> Part:
     width = config.d_model
     return Part(
         name="SSRU", shape=f"2 x ({width} x {width})", each=2 * width * width + width, copies=1

@@ -10,16 +10,11 @@ from torch import nn
 from torch.nn import functional
 
 from regard.models.config import DecoderConfig
-from regard.models.parts import Places, attention, feed_forward, places, positions_of, scheme
-from regard.nn.cache import Cache, PastKeysValues
+from regard.models.parts import feed_forward, mixer, scheme
+from regard.nn.cache import Cache, Past
 from regard.nn.dropout import Dropout
-from regard.nn.masks import (
-    causal_mask,
-    document_mask,
-    document_positions,
-    positions_from_mask,
-    window_mask,
-)
+from regard.nn.mixers.config import MixerConfig
+from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
 from regard.nn.positions import LearnedPositions
 from regard.shapes import Bool, Float, Int, Tensor
@@ -28,27 +23,25 @@ _STD = 0.02
 
 
 class LanguageModelLayer(nn.Module):
-    """Masked self-attention, then a feed-forward network, each in a residual with a norm."""
+    """Masked self-attention, then a feed-forward network, each in a residual with a norm.
 
-    def __init__(self, config: DecoderConfig) -> None:
+    Another sequence layer may stand in the place of the self-attention.
+    """
+
+    def __init__(self, config: DecoderConfig, kind: MixerConfig) -> None:
         super().__init__()
         self.norm_first = config.norm_position == "pre"
-        self.self_attention = attention(config)
+        self.self_attention = mixer(config, kind, causal=True)
         self.feed_forward = feed_forward(config)
         self.self_attention_norm = build_norm(config.norm, config.d_model)
         self.feed_forward_norm = build_norm(config.norm, config.d_model)
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self,
-        x: Float[Tensor, "b t d"],
-        mask: Bool[Tensor, "#b 1 #t k"] | None,
-        here: Places,
-        *,
-        past: PastKeysValues | None = None,
+        self, x: Float[Tensor, "b t d"], span: Span, *, past: Past | None = None
     ) -> Float[Tensor, "b t d"]:
-        """One layer over all places or, with `past`, the next few."""
-        attend = partial(self.self_attention, mask=mask, past=past, **here._asdict())
+        """One layer over the places of `span`, all of them or, with `past`, the next few."""
+        attend = partial(self.self_attention, span=span, past=past)
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
@@ -82,7 +75,7 @@ class LanguageModel(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(vocabulary)) if config.output_bias else None
         self.positions = scheme(config, bidirectional=False)
         self.embedding_norm = build_norm(config.norm, d_model) if config.embedding_norm else None
-        self.layers = nn.ModuleList(LanguageModelLayer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(LanguageModelLayer(config, kind) for kind in config.mixers)
         pre_norm = config.norm_position == "pre"
         self.norm = build_norm(config.norm, d_model) if pre_norm else None
         self.dropout = Dropout(config.dropout)
@@ -97,7 +90,8 @@ class LanguageModel(nn.Module):
         with torch.no_grad():
             for layer in self._layers():
                 for branch in (layer.self_attention, layer.feed_forward):
-                    cast(nn.Linear, branch.output).weight.mul_(share)
+                    if isinstance(last := getattr(branch, "output", None), nn.Linear):
+                        last.weight.mul_(share)
 
     @property
     def output_weight(self) -> Float[Tensor, "v d"]:
@@ -129,18 +123,8 @@ class LanguageModel(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        size = ids_bt.shape[1]
-        if documents_bt is None:
-            positions = positions_of(ids_bt, mask_bt)
-        else:
-            positions = document_positions(documents_bt, mask_bt)
-        x = self._embed(ids_bt, positions, size)
-        mask = causal_mask(size, size, device=x.device)[None, None]
-        if mask_bt is not None:
-            mask = mask & mask_bt[:, None, None]
-        if documents_bt is not None:
-            mask = mask & document_mask(documents_bt)
-        return self._run(x, mask, positions, positions)
+        span = Span.whole(self.positions, ids_bt, mask_bt, documents_bt, causal=True)
+        return self._run(self._embed(ids_bt, span), span)
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
         """The logits of hidden states."""
@@ -148,7 +132,7 @@ class LanguageModel(nn.Module):
 
     def start(self, rows: int) -> Cache:
         """A cache of so many rows, empty as yet."""
-        pasts = [PastKeysValues() for _ in self.layers]
+        pasts = [layer.self_attention.new_past() for layer in self._layers()]
         return Cache(pasts, rows, self.embedding.weight.device)
 
     @torch.no_grad()
@@ -166,28 +150,14 @@ class LanguageModel(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        added = tokens_rt.shape[1]
-        held_rk = cache.extended_mask(mask_rt, added)
-        size = cache.length + added
-        if held_rk is None:
-            all_positions = torch.arange(size, device=tokens_rt.device)[None]
-        else:
-            all_positions = positions_from_mask(held_rk)
-        positions = all_positions[:, cache.length :]
-        x = self._embed(tokens_rt, positions, size)
-        mask = None
-        if added > 1:
-            mask = causal_mask(added, size, device=x.device)[None, None]
-        if held_rk is not None:
-            held = held_rk[:, None, None]
-            mask = held if mask is None else mask & held
-        x = self._run(x, mask, positions, all_positions, cache)
-        cache.advance(added, held_rk)
+        span = Span.step(self.positions, tokens_rt, cache, mask_rt)
+        x = self._run(self._embed(tokens_rt, span), span, cache)
+        cache.advance(span.size, span.held_bk)
         return x
 
-    def _embed(self, ids_bt: Tensor, positions: Tensor, size: int) -> Tensor:
+    def _embed(self, ids_bt: Tensor, span: Span) -> Tensor:
         # First the positions: they refuse what is too long before anything is computed.
-        positions_btd = self.positions.vectors(positions, size)
+        positions_btd = self.positions.vectors(span.position_bq, span.before + span.size)
         x: Tensor = self.embedding(ids_bt)
         if self.config.embedding_scale:
             x = x * math.sqrt(self.config.d_model)
@@ -198,29 +168,10 @@ class LanguageModel(nn.Module):
         y: Tensor = self.dropout(x)
         return y
 
-    def _run(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        query_bq: Tensor,
-        key_bk: Tensor,
-        cache: Cache | None = None,
-    ) -> Tensor:
-        here = places(self.positions, query_bq, key_bk)
-        near = self._near(mask, query_bq, key_bk)
+    def _run(self, x: Tensor, span: Span, cache: Cache | None = None) -> Tensor:
         for number, layer in enumerate(self._layers()):
-            seen = near if number >= self.config.window_from else mask
-            past = None if cache is None else cast(PastKeysValues, cache.pasts[number])
-            x = layer(x, seen, here, past=past)
+            x = layer(x, span, past=None if cache is None else cache.pasts[number])
         return x if self.norm is None else self.norm(x)
-
-    def _near(self, mask: Tensor | None, query_bq: Tensor, key_bk: Tensor) -> Tensor | None:
-        """The mask of layers that look back no farther than the window."""
-        window = self.config.window
-        if not window or key_bk.shape[1] <= window:
-            return mask
-        near = window_mask(query_bq, key_bk, window)
-        return near if mask is None else mask & near
 
     def _layers(self) -> Iterator[LanguageModelLayer]:
         return cast(Iterator[LanguageModelLayer], iter(self.layers))

@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 from regard.models.config import EncoderConfig
-from regard.models.parts import Places, attention, feed_forward, places, positions_of, scheme
+from regard.models.parts import feed_forward, mixer, scheme
 from regard.nn.dropout import Dropout
-from regard.nn.masks import document_mask, document_positions
+from regard.nn.mixers.config import MixerConfig
+from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
 from regard.shapes import Bool, Float, Int, Tensor
 
@@ -21,22 +22,23 @@ _STD = 0.02
 
 
 class TextEncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in a residual with a norm."""
+    """Self-attention, then a feed-forward network, each in a residual with a norm.
 
-    def __init__(self, config: EncoderConfig) -> None:
+    Another sequence layer may stand in the place of the self-attention.
+    """
+
+    def __init__(self, config: EncoderConfig, kind: MixerConfig) -> None:
         super().__init__()
         self.norm_first = config.norm_position == "pre"
-        self.self_attention = attention(config)
+        self.self_attention = mixer(config, kind, causal=False)
         self.feed_forward = feed_forward(config)
         self.self_attention_norm = build_norm(config.norm, config.d_model)
         self.feed_forward_norm = build_norm(config.norm, config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(
-        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 #s s"] | None, here: Places
-    ) -> Float[Tensor, "b s d"]:
-        """One layer; `mask` says which places hold tokens that may be looked at."""
-        attend = partial(self.self_attention, mask=mask, **here._asdict())
+    def forward(self, x: Float[Tensor, "b s d"], span: Span) -> Float[Tensor, "b s d"]:
+        """One layer over the places of `span`."""
+        attend = partial(self.self_attention, span=span)
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
@@ -90,7 +92,7 @@ class TextEncoder(nn.Module):
             nn.init.normal_(self.type_embedding.weight, std=_STD)
         self.positions = scheme(config, bidirectional=True)
         self.embedding_norm = build_norm(config.norm, d_model) if config.embedding_norm else None
-        self.layers = nn.ModuleList(TextEncoderLayer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(TextEncoderLayer(config, kind) for kind in config.mixers)
         pre_norm = config.norm_position == "pre"
         self.norm = build_norm(config.norm, d_model) if pre_norm else None
         self.prediction = PredictionHead(config, vocabulary) if config.prediction_head else None
@@ -130,18 +132,10 @@ class TextEncoder(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        if documents_bs is None:
-            positions = positions_of(ids_bs, mask_bs)
-        else:
-            positions = document_positions(documents_bs, mask_bs)
-        x = self._embed(ids_bs, types_bs, positions)
-        mask = None if mask_bs is None else mask_bs[:, None, None]
-        if documents_bs is not None:
-            same = document_mask(documents_bs)
-            mask = same if mask is None else mask & same
-        here = places(self.positions, positions, positions)
+        span = Span.whole(self.positions, ids_bs, mask_bs, documents_bs, causal=False)
+        x = self._embed(ids_bs, types_bs, span)
         for layer in self.layers:
-            x = layer(x, mask, here)
+            x = layer(x, span)
         return x if self.norm is None else self.norm(x)
 
     def prepare(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places d"]:
@@ -185,9 +179,9 @@ class TextEncoder(nn.Module):
         y: Tensor = self.classifier(self.dropout(x))
         return y
 
-    def _embed(self, ids_bs: Tensor, types_bs: Tensor | None, positions: Tensor) -> Tensor:
+    def _embed(self, ids_bs: Tensor, types_bs: Tensor | None, span: Span) -> Tensor:
         # First the positions: they refuse what is too long before anything is computed.
-        positions_bsd = self.positions.vectors(positions, ids_bs.shape[1])
+        positions_bsd = self.positions.vectors(span.position_bq, span.size)
         x: Tensor = self.embedding(ids_bs)
         if self.config.embedding_scale:
             x = x * math.sqrt(self.config.d_model)

@@ -11,33 +11,33 @@ from torch.nn import functional
 
 from regard.models.config import TransformerConfig
 from regard.models.count import check_vocabularies
-from regard.models.parts import Places, attention, feed_forward, places, positions_of, scheme
-from regard.nn.cache import DecoderCache, KeysValues, Past, PastKeysValues, RecurrentState
+from regard.models.parts import attention, feed_forward, mixer, scheme
+from regard.nn.cache import DecoderCache, KeysValues, Past
 from regard.nn.dropout import Dropout
-from regard.nn.masks import causal_mask, positions_from_mask
+from regard.nn.mixers.config import MixerConfig
+from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
-from regard.nn.positions import Positions
-from regard.nn.ssru import SSRU
 from regard.shapes import Bool, Float, Int, Tensor
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in a residual with a norm."""
+    """Self-attention, then a feed-forward network, each in a residual with a norm.
 
-    def __init__(self, config: TransformerConfig) -> None:
+    Another sequence layer may stand in the place of the self-attention.
+    """
+
+    def __init__(self, config: TransformerConfig, kind: MixerConfig) -> None:
         super().__init__()
         self.norm_first = config.norm_position == "pre"
-        self.self_attention = attention(config)
+        self.self_attention = mixer(config, kind, causal=False)
         self.feed_forward = feed_forward(config)
         self.self_attention_norm = build_norm(config.norm, config.d_model)
         self.feed_forward_norm = build_norm(config.norm, config.d_model)
         self.dropout = Dropout(config.dropout)
 
-    def forward(
-        self, x: Float[Tensor, "b s d"], mask: Bool[Tensor, "#b 1 1 s"] | None, here: Places
-    ) -> Float[Tensor, "b s d"]:
-        """One layer of the encoder; `mask` says which places hold tokens."""
-        attend = partial(self.self_attention, mask=mask, **here._asdict())
+    def forward(self, x: Float[Tensor, "b s d"], span: Span) -> Float[Tensor, "b s d"]:
+        """One layer of the encoder over the places of `span`."""
+        attend = partial(self.self_attention, span=span)
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
@@ -50,14 +50,13 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the memory, then a feed-forward network.
 
-    A recurrence may stand in the place of the self-attention.
+    Another sequence layer may stand in the place of the self-attention.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, kind: MixerConfig) -> None:
         super().__init__()
         self.norm_first = config.norm_position == "pre"
-        recurrent = config.decoder_mixer == "ssru"
-        self.self_attention = SSRU(config.d_model) if recurrent else attention(config)
+        self.self_attention = mixer(config, kind, causal=True)
         self.cross_attention = attention(config)
         self.feed_forward = feed_forward(config)
         self.self_attention_norm = build_norm(config.norm, config.d_model)
@@ -72,22 +71,19 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "r t d"],
-        mask: Bool[Tensor, "#r 1 t k"] | None,
+        span: Span,
         memory: KeysValues,
         memory_mask: Bool[Tensor, "#b 1 1 s"] | None,
-        here: Places,
         *,
-        held: Bool[Tensor, "r t"] | None = None,
         past: Past | None = None,
         record: list[Tensor] | None = None,
     ) -> Float[Tensor, "r t d"]:
         """One layer of the decoder, over all target places or, with `past`, the next few.
 
-        `memory` is what `keys_and_values` made of the encoder's output. `held` says which of
-        the places hold tokens (None: all), which `mask` has seen to already. `record` collects
-        the weights of the attention to the memory, averaged over the heads.
+        `memory` is what `keys_and_values` made of the encoder's output. `record` collects the
+        weights of the attention to the memory, averaged over the heads.
         """
-        attend = partial(self._look_back, mask=mask, here=here, held=held, past=past)
+        attend = partial(self.self_attention, span=span, past=past)
         cross = partial(self.cross_attention.cross, record=record)
         if self.norm_first:
             x = x + self.dropout(attend(self.self_attention_norm(x)))
@@ -101,23 +97,7 @@ class DecoderLayer(nn.Module):
 
     def new_past(self) -> Past:
         """What to remember of no token yet."""
-        return RecurrentState() if isinstance(self.self_attention, SSRU) else PastKeysValues()
-
-    def _look_back(
-        self,
-        x: Tensor,
-        *,
-        mask: Tensor | None,
-        here: Places,
-        held: Tensor | None,
-        past: Past | None,
-    ) -> Tensor:
-        y: Tensor
-        if isinstance(self.self_attention, SSRU):
-            y = self.self_attention(x, held, past=past)
-        else:
-            y = self.self_attention(x, mask, past=past, **here._asdict())
-        return y
+        return self.self_attention.new_past()
 
 
 class Transformer(nn.Module):
@@ -167,10 +147,10 @@ class Transformer(nn.Module):
         self.source_embedding_norm = build_norm(config.norm, d_model) if normed else None
         self.target_embedding_norm = build_norm(config.norm, d_model) if normed else None
         self.encoder_layers = nn.ModuleList(
-            EncoderLayer(config) for _ in range(config.encoder_layers)
+            EncoderLayer(config, kind) for kind in config.encoder_mixers
         )
         self.decoder_layers = nn.ModuleList(
-            DecoderLayer(config) for _ in range(config.decoder_layers)
+            DecoderLayer(config, kind) for kind in config.decoder_mixers
         )
         pre_norm = config.norm_position == "pre"
         self.encoder_norm = build_norm(config.norm, d_model) if pre_norm else None
@@ -200,8 +180,8 @@ class Transformer(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        positions = positions_of(target_bt, target_mask_bt)
-        self.target_positions.check(positions, target_bt.shape[1])  # before all computation
+        span = Span.whole(self.target_positions, target_bt, target_mask_bt, causal=True)
+        self.target_positions.check(span.position_bq, span.size)  # before all computation
         memory_bsd = self.encode(source_bs, source_mask_bs)
         return self.project(self.decode(target_bt, memory_bsd, source_mask_bs, target_mask_bt))
 
@@ -215,16 +195,13 @@ class Transformer(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        positions = positions_of(source_bs, source_mask_bs)
-        table_vd, size = self.source_embedding.weight, source_bs.shape[1]
-        x: Tensor = self._embed(source_bs, table_vd, self.source_positions, positions, size)
+        span = Span.whole(self.source_positions, source_bs, source_mask_bs, causal=False)
+        x: Tensor = self._embed(source_bs, self.source_embedding.weight, span)
         if self.source_embedding_norm is not None:
             x = self.source_embedding_norm(x)
         x = self.dropout(x)
-        mask = None if source_mask_bs is None else source_mask_bs[:, None, None]
-        here = places(self.source_positions, positions, positions)
         for layer in self.encoder_layers:
-            x = layer(x, mask, here)
+            x = layer(x, span)
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def decode(
@@ -241,17 +218,12 @@ class Transformer(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        size = target_bt.shape[1]
-        positions = positions_of(target_bt, target_mask_bt)
-        x = self._embed_target(target_bt, positions, size)
-        here = places(self.target_positions, positions, positions)
-        mask = causal_mask(size, size, device=x.device)[None, None]
-        if target_mask_bt is not None:
-            mask = mask & target_mask_bt[:, None, None]
+        span = Span.whole(self.target_positions, target_bt, target_mask_bt, causal=True)
+        x = self._embed_target(target_bt, span)
         memory_mask = None if memory_mask_bs is None else memory_mask_bs[:, None, None]
         for layer in self._decoder_layers():
             memory = layer.keys_and_values(memory_bsd)
-            x = layer(x, mask, memory, memory_mask, here, held=target_mask_bt)
+            x = layer(x, span, memory, memory_mask)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
@@ -295,56 +267,31 @@ class Transformer(nn.Module):
         Raises:
             ModelError: a position lies past a learned table.
         """
-        added = tokens_rt.shape[1]
-        held_rk = cache.extended_mask(mask_rt, added)
-        size = cache.length + added
-        if held_rk is None:
-            all_positions = torch.arange(size, device=tokens_rt.device)[None]
-        else:
-            all_positions = positions_from_mask(held_rk)
-        positions = all_positions[:, cache.length :]
-        x = self._embed_target(tokens_rt, positions, size)
-        here = places(self.target_positions, positions, all_positions)
-        mask = None
-        if added > 1:
-            mask = causal_mask(added, size, device=x.device)[None, None]
-        if held_rk is not None:
-            held = held_rk[:, None, None]
-            mask = held if mask is None else mask & held
+        span = Span.step(self.target_positions, tokens_rt, cache, mask_rt)
+        x = self._embed_target(tokens_rt, span)
         memory_mask = None if cache.memory_mask_bs is None else cache.memory_mask_bs[:, None, None]
         weights: list[Tensor] = []
         last = len(cache.layers) - 1
         for i, (layer, kept) in enumerate(zip(self._decoder_layers(), cache.layers, strict=True)):
             record = weights if attention and i == last else None
-            x = layer(
-                x,
-                mask,
-                kept.memory,
-                memory_mask,
-                here,
-                held=mask_rt,
-                past=kept.past,
-                record=record,
-            )
-        cache.advance(added, held_rk)
+            x = layer(x, span, kept.memory, memory_mask, past=kept.past, record=record)
+        cache.advance(span.size, span.held_bk)
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return x, weights[0] if weights else None
 
     def _decoder_layers(self) -> Iterator[DecoderLayer]:
         return cast(Iterator[DecoderLayer], iter(self.decoder_layers))
 
-    def _embed_target(self, ids_bt: Tensor, positions: Tensor, size: int) -> Tensor:
-        x = self._embed(ids_bt, self.target_table, self.target_positions, positions, size)
+    def _embed_target(self, ids_bt: Tensor, span: Span) -> Tensor:
+        x = self._embed(ids_bt, self.target_table, span)
         if self.target_embedding_norm is not None:
             x = self.target_embedding_norm(x)
         y: Tensor = self.dropout(x)
         return y
 
-    def _embed(
-        self, ids_bt: Tensor, table_vd: Tensor, encoding: Positions, positions: Tensor, size: int
-    ) -> Tensor:
+    def _embed(self, ids_bt: Tensor, table_vd: Tensor, span: Span) -> Tensor:
         # First the positions: they refuse what is too long before anything is computed.
-        positions_btd = encoding.vectors(positions, size)
+        positions_btd = span.scheme.vectors(span.position_bq, span.before + span.size)
         x = functional.embedding(ids_bt, table_vd)
         if self.config.embedding_scale:
             x = x * math.sqrt(self.config.d_model)

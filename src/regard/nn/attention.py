@@ -1,6 +1,7 @@
 """Scaled dot-product attention: its plain form, which every faster form equals, and the module."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -158,15 +159,134 @@ def _attend_by_products(
     return torch.bmm(weights_bhqk.view_as(scores_nqk), value_nkw).view(b, h, q, -1)
 
 
-class MultiHeadAttention(nn.Module):
+@dataclass(frozen=True, kw_only=True)
+class HeadShape:
+    """The sizes of an attention's projections, and what is done to its scores and weights.
+
+    Attributes:
+        d_model: width of what comes in and goes out.
+        num_heads: heads of queries.
+        d_k: width of a head's queries and keys.
+        d_v: width of a head's values.
+        num_kv_heads: heads of keys and values, a divisor of `num_heads`.
+        bias: whether the projections have biases.
+        output_bias: whether the last one has.
+        scale: what multiplies the scores; None for `1 / sqrt(d_k)`.
+        dropout: acts on the attention weights.
+    """
+
+    d_model: int
+    num_heads: int
+    d_k: int
+    d_v: int
+    num_kv_heads: int
+    bias: bool = True
+    output_bias: bool = True
+    scale: float | None = None
+    dropout: float = 0.0
+
+
+class Heads(nn.Module):
+    """The projections into heads and back that every attention-like layer has.
+
+    Those of queries, keys and values are one matrix, `input`, in that order, heads inside each:
+    self-attention is one product. `d_k` and `d_v` need not be `d_model / num_heads`. With fewer
+    heads of keys and values than of queries, each is shared by neighbouring heads of queries.
+
+    Source: Vaswani et al. 2017, section 3.2.2; shared heads: arXiv:2305.13245.
+    """
+
+    def __init__(self, shape: HeadShape) -> None:
+        super().__init__()
+        self.num_heads = shape.num_heads
+        self.num_kv_heads = shape.num_kv_heads
+        self.d_k = shape.d_k
+        self.d_v = shape.d_v
+        self.scale = shape.scale
+        self.dropout = shape.dropout
+        queries, shared = shape.num_heads * shape.d_k, shape.num_kv_heads
+        self.widths = [queries, shared * shape.d_k, shared * shape.d_v]
+        self.input = nn.Linear(shape.d_model, sum(self.widths), bias=shape.bias)
+        self.output = nn.Linear(shape.num_heads * shape.d_v, shape.d_model, bias=shape.output_bias)
+        for matrix in (*torch.split(self.input.weight, self.widths), self.output.weight):
+            nn.init.xavier_uniform_(matrix)
+        for linear in (self.input, self.output):
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+
+    def project(
+        self, x_bqd: Float[Tensor, "b q d"], rotation: Rotation | None = None
+    ) -> tuple[Float[Tensor, "b h q e"], KeysValues]:
+        """Queries, keys and values of all places; `rotation` turns queries and keys."""
+        queries, keys, values = torch.split(self.input(x_bqd), self.widths, -1)
+        query_bhqe, key_bhke = self._heads(queries), self._heads(keys, self.num_kv_heads)
+        if rotation is not None:
+            query_bhqe, key_bhke = rotate(query_bhqe, rotation), rotate(key_bhke, rotation)
+        return query_bhqe, KeysValues(key_bhke, self._heads(values, self.num_kv_heads))
+
+    def weigh(
+        self,
+        query: Float[Tensor, "b h q e"],
+        seen: KeysValues,
+        mask: Bool[Tensor, "#b #h #q k"] | None,
+        bias: Float[Tensor, "#b #h q k"] | None = None,
+    ) -> Float[Tensor, "b h q w"]:
+        """Attention of queries to keys and values, head by head."""
+        b, heads, q, _ = query.shape
+        sharing = heads // self.num_kv_heads
+        if sharing > 1:
+            query = self._shared(query)
+            mask = None if mask is None else self._for_shared(mask, sharing, q)
+            bias = None if bias is None else self._for_shared(bias, sharing, q)
+        out_bhqw = attend_fast(
+            query,
+            seen.key_bhke,
+            seen.value_bhkw,
+            mask,
+            bias=bias,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+            masked_are_finite=seen.masked_are_finite,
+        )
+        return out_bhqw.reshape(b, heads, q, -1)
+
+    def join(self, out_bhqw: Float[Tensor, "b h q w"]) -> Float[Tensor, "b q d"]:
+        """All heads side by side, through the last projection."""
+        y: Tensor = self.output(out_bhqw.transpose(1, 2).flatten(-2))
+        return y
+
+    def weights_of(
+        self,
+        query: Float[Tensor, "b h q e"],
+        key: Float[Tensor, "b g k e"],
+        mask: Bool[Tensor, "#b #h #q k"] | None,
+        bias: Float[Tensor, "#b #h q k"] | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """What `weigh` weighs the values with, computed anew and dense."""
+        sharing = self.num_heads // self.num_kv_heads
+        key_bhke = key.repeat_interleave(sharing, 1)
+        return attention_weights(query, key_bhke, mask, bias=bias, scale=self.scale)
+
+    def _project(self, x: Tensor, start: int, end: int) -> Tensor:
+        bias = None if self.input.bias is None else self.input.bias[start:end]
+        return functional.linear(x, self.input.weight[start:end], bias)
+
+    def _heads(self, x_bkd: Tensor, heads: int | None = None) -> Tensor:
+        return x_bkd.view(*x_bkd.shape[:2], heads or self.num_heads, -1).transpose(1, 2)
+
+    def _shared(self, x_bhqe: Tensor) -> Tensor:
+        """Queries (or what goes with them) of heads that share keys, as more queries of one."""
+        return x_bhqe.reshape(len(x_bhqe), self.num_kv_heads, -1, x_bhqe.shape[-1])
+
+    def _for_shared(self, x_bhqk: Tensor, sharing: int, queries: int) -> Tensor:
+        """A mask or bias for queries that `_shared` has laid out."""
+        if x_bhqk.shape[1] == 1:
+            return x_bhqk if x_bhqk.shape[2] == 1 else x_bhqk.repeat(1, 1, sharing, 1)
+        return self._shared(x_bhqk.expand(-1, -1, queries, -1))
+
+
+class MultiHeadAttention(Heads):
     """`concat(head_1, ..., head_h) W^O`, each head attending in its own projection.
-
-    The projections of queries, keys and values are one matrix, `input`, in that order, heads
-    inside each: self-attention is one product. `d_k` and `d_v` are the widths of one head's
-    queries and keys, and of its values; they need not be `d_model / num_heads`.
-
-    With fewer heads of keys and values than of queries (`num_kv_heads`), each is shared by
-    neighbouring heads of queries.
 
     Args:
         d_model: width of what comes in and goes out.
@@ -179,7 +299,7 @@ class MultiHeadAttention(nn.Module):
         scale: what multiplies the scores; left out, `1 / sqrt(d_k)`.
         dropout: acts on the attention weights.
 
-    Source: Vaswani et al. 2017, section 3.2.2; shared heads: arXiv:2305.13245.
+    Source: Vaswani et al. 2017, section 3.2.2.
     """
 
     def __init__(
@@ -195,23 +315,19 @@ class MultiHeadAttention(nn.Module):
         scale: float | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        self.d_k = d_k
-        self.d_v = d_v
-        self.scale = scale
-        self.dropout = dropout
-        self.widths = [num_heads * d_k, self.num_kv_heads * d_k, self.num_kv_heads * d_v]
-        self.input = nn.Linear(d_model, sum(self.widths), bias=bias)
-        self.output = nn.Linear(
-            num_heads * d_v, d_model, bias=bias if output_bias is None else output_bias
+        super().__init__(
+            HeadShape(
+                d_model=d_model,
+                num_heads=num_heads,
+                d_k=d_k,
+                d_v=d_v,
+                num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
+                bias=bias,
+                output_bias=bias if output_bias is None else output_bias,
+                scale=scale,
+                dropout=dropout,
+            )
         )
-        for matrix in (*torch.split(self.input.weight, self.widths), self.output.weight):
-            nn.init.xavier_uniform_(matrix)
-        for linear in (self.input, self.output):
-            if linear.bias is not None:
-                nn.init.zeros_(linear.bias)
 
     def forward(
         self,
@@ -226,14 +342,10 @@ class MultiHeadAttention(nn.Module):
 
         `rotation` turns the queries and the new keys; `bias` is added to the scores.
         """
-        queries, keys, values = torch.split(self.input(x_bqd), self.widths, -1)
-        query_bhqe, key_bhke = self._heads(queries), self._heads(keys, self.num_kv_heads)
-        if rotation is not None:
-            query_bhqe, key_bhke = rotate(query_bhqe, rotation), rotate(key_bhke, rotation)
-        seen = KeysValues(key_bhke, self._heads(values, self.num_kv_heads))
+        query_bhqe, seen = self.project(x_bqd, rotation)
         if past is not None:
             seen = past.append(seen)
-        return self._attend(query_bhqe, seen, mask, bias)
+        return self.join(self.weigh(query_bhqe, seen, mask, bias))
 
     def cross(
         self,
@@ -258,7 +370,7 @@ class MultiHeadAttention(nn.Module):
             )
             weights_bhqk = weights_bgqk.reshape(b, heads, q, -1)
             record.append(weights_bhqk.mean(1).view(*x_rqd.shape[:2], -1))
-        return self._attend(query_bhqe, memory, mask).view_as(x_rqd)
+        return self.join(self.weigh(query_bhqe, memory, mask)).view_as(x_rqd)
 
     def keys_and_values(self, memory_bkd: Float[Tensor, "b k d"]) -> KeysValues:
         """The keys and values of a memory, to attend to with `cross` as often as needed."""
@@ -267,43 +379,3 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(
             self._heads(keys, self.num_kv_heads), self._heads(values, self.num_kv_heads)
         )
-
-    def _project(self, x: Tensor, start: int, end: int) -> Tensor:
-        bias = None if self.input.bias is None else self.input.bias[start:end]
-        return functional.linear(x, self.input.weight[start:end], bias)
-
-    def _heads(self, x_bkd: Tensor, heads: int | None = None) -> Tensor:
-        return x_bkd.view(*x_bkd.shape[:2], heads or self.num_heads, -1).transpose(1, 2)
-
-    def _shared(self, x_bhqe: Tensor) -> Tensor:
-        """Queries (or what goes with them) of heads that share keys, as more queries of one."""
-        return x_bhqe.reshape(len(x_bhqe), self.num_kv_heads, -1, x_bhqe.shape[-1])
-
-    def _attend(
-        self, query: Tensor, seen: KeysValues, mask: Tensor | None, bias: Tensor | None = None
-    ) -> Tensor:
-        b, heads, q, _ = query.shape
-        sharing = heads // self.num_kv_heads
-        if sharing > 1:
-            query = self._shared(query)
-            mask = None if mask is None else self._for_shared(mask, sharing, q)
-            bias = None if bias is None else self._for_shared(bias, sharing, q)
-        out_bhqw = attend_fast(
-            query,
-            seen.key_bhke,
-            seen.value_bhkw,
-            mask,
-            bias=bias,
-            scale=self.scale,
-            dropout=self.dropout if self.training else 0.0,
-            masked_are_finite=seen.masked_are_finite,
-        )
-        joined_bqo = out_bhqw.reshape(b, heads, q, -1).transpose(1, 2).flatten(-2)
-        y: Tensor = self.output(joined_bqo)
-        return y
-
-    def _for_shared(self, x_bhqk: Tensor, sharing: int, queries: int) -> Tensor:
-        """A mask or bias for queries that `_shared` has laid out."""
-        if x_bhqk.shape[1] == 1:
-            return x_bhqk if x_bhqk.shape[2] == 1 else x_bhqk.repeat(1, 1, sharing, 1)
-        return self._shared(x_bhqk.expand(-1, -1, queries, -1))

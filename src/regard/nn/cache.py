@@ -93,15 +93,14 @@ class PastKeysValues:
 
 
 class RecurrentState:
-    """The state of one recurrent layer: a vector for each row, or None before the first token."""
+    """The state of one layer: tensors with a row for each row, none before the first token."""
 
     def __init__(self) -> None:
-        self.state_rd: Tensor | None = None
+        self.tensors: tuple[Tensor, ...] = ()
 
     def select(self, rows: Int[Tensor, " r"]) -> None:
         """Keep the rows named, in that order."""
-        if self.state_rd is not None:
-            self.state_rd = self.state_rd.index_select(0, rows)
+        self.tensors = tuple(tensor.index_select(0, rows) for tensor in self.tensors)
 
 
 Past = PastKeysValues | RecurrentState

@@ -4,7 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from regard.models.config import DecoderConfig, ModelConfig, TransformerConfig
+from regard.models.config import (
+    DecoderConfig,
+    ModelConfig,
+    TransformerConfig,
+    mixers_in_words,
+)
 from regard.models.count import Part, parameter_table, total_parameters
 from regard.nn.config import NoScalingConfig, RotaryConfig
 from regard.recipes.load import load_recipe
@@ -179,7 +184,9 @@ def _mixing(model: ModelConfig) -> str:
             since = f" from layer {model.window_from} on" if model.window_from else ""
             return f", a window of {model.window} tokens{since}"
         case _:
-            return ""
+            pass
+    said = mixers_in_words(model)
+    return f", {said}" if said else ""
 
 
 def _layers(model: ModelConfig) -> str:

@@ -158,6 +158,8 @@ def expected_value(field: FieldInfo) -> str:
     annotation = field.annotation
     members = [member for member in get_args(annotation) if member is not type(None)]
     if get_origin(annotation) is tuple:
+        if get_origin(members[0]) is Literal:
+            return f"a list of {_one_of(get_args(members[0]))}"
         return "a list of numbers" if members[0] is float else "a list of strings"
     plain = annotation if isinstance(annotation, type) else members[0]
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}

@@ -107,7 +107,13 @@ def _settled_by(recipe: AnyRecipe, key: str, init: str) -> str:
     either = encoder or decoder
     if table == "model":
         name = name.partition(".")[0]
-        only = {"encoder_layers": encoder, "decoder_layers": decoder, "output_bias": decoder}
+        only = {
+            "encoder_layers": encoder,
+            "encoder": encoder,
+            "decoder_layers": decoder,
+            "decoder": decoder,
+            "output_bias": decoder,
+        }
         return either if name in SHARED else only.get(name, "")
     if table == "vocabulary" and name not in ("joint", "bpe_dropout"):
         # Of two vocabularies, a part that starts anew has one of its own.

@@ -75,7 +75,10 @@ def parts_of_runs(recipe: Recipe) -> Parts | None:
         vocabulary = with_dropout_of(
             recipe.vocabulary, theirs.vocabulary, where=f"--init-encoder {encoder.path}"
         )
-        changes |= _shape(theirs.model) | {"encoder_layers": theirs.model.num_layers}
+        changes |= _shape(theirs.model) | {
+            "encoder_layers": theirs.model.num_layers,
+            "encoder": theirs.model.encoder,
+        }
     if decoder is not None:
         theirs = load_recipe(Path(recipe.init_decoder))
         if not isinstance(theirs, DecoderRecipe):
@@ -93,6 +96,7 @@ def parts_of_runs(recipe: Recipe) -> Parts | None:
         _require_same(shape, changes, encoder, decoder)
         changes |= shape | {
             "decoder_layers": theirs.model.num_layers,
+            "decoder": theirs.model.decoder,
             "output_bias": theirs.model.output_bias,
         }
         _require_tying(recipe, theirs, both=encoder is not None)

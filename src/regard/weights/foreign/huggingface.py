@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any, assert_never, cast
 
 from regard.errors import CheckpointError
-from regard.models.config import DecoderConfig, EncoderConfig, ModelConfig, TransformerConfig
+from regard.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    TransformerConfig,
+    mixers_in_words,
+)
 from regard.nn.config import RMSNormConfig
 from regard.weights.files import (
     make_folder,
@@ -18,6 +24,7 @@ from regard.weights.files import (
 )
 from regard.weights.foreign import bert_export, gpt2, llama, marian
 from regard.weights.foreign.model import OwnModel, Written
+from regard.weights.foreign.parts import require
 from regard.weights.foreign.tokenizer_files import tokenizer_files
 from regard.weights.tensors import tensor_chunks
 
@@ -63,6 +70,7 @@ def written(model: OwnModel[ModelConfig]) -> Written:
         ModelError: none has; the settings that are in the way are named.
     """
     config = model.config
+    require("transformers", (not (mixers := mixers_in_words(config)), mixers))
     match config:
         case TransformerConfig():
             return marian.write(cast(OwnModel[TransformerConfig], model))

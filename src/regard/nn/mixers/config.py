@@ -1,0 +1,75 @@
+"""The closed set of sequence layers, told apart by `kind`, and which layer of a stack has which."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from regard.settings import Settings
+
+
+class FullConfig(Settings):
+    """Attention to every token. Source: Vaswani et al. 2017, section 3.2."""
+
+    kind: Literal["full"] = "full"
+
+
+class WindowConfig(Settings):
+    """Attention to `window` tokens around the query, its own included; a causal one looks back.
+
+    With an even `window` one more of them is before the query than after it. `dilation` leaves
+    gaps: every so-manieth token counts. The first `global_tokens` tokens of a sequence see all,
+    and all see them.
+
+    Source: Beltagy et al. 2020 (Longformer), arXiv:2004.05150, section 3.1.
+    """
+
+    kind: Literal["window"] = "window"
+    window: int = Field(default=128, ge=1)
+    dilation: int = Field(default=1, ge=1)
+    global_tokens: int = Field(default=0, ge=0)
+
+
+class SSRUConfig(Settings):
+    """The simpler simple recurrent unit. Source: Kim et al. 2019, WNGT, section 3.1."""
+
+    kind: Literal["ssru"] = "ssru"
+
+
+MixerConfig = Annotated[
+    FullConfig | WindowConfig | SSRUConfig,
+    Field(discriminator="kind"),
+]
+MixerKind = Literal["full", "window", "ssru"]
+
+# A kind by its name, with its defaults.
+DEFAULTS: dict[MixerKind, MixerConfig] = {
+    config.kind: config for config in (FullConfig(), WindowConfig(), SSRUConfig())
+}
+
+
+class StackConfig(Settings):
+    """What mixes the places of a sequence in the layers of one stack.
+
+    Every layer has `mixer`; or, where `pattern` names kinds, the first layer has the first, and
+    so on, from the start again after the last. Layers of the kind of `mixer` have its settings,
+    those of another kind that kind's defaults.
+    """
+
+    mixer: MixerConfig = FullConfig()
+    pattern: Annotated[tuple[MixerKind, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _mixer_is_somewhere(self) -> Self:
+        if self.pattern and self.mixer.kind not in (*self.pattern, "full"):
+            raise ValueError(
+                f'pattern has no layer of mixer.kind = "{self.mixer.kind}"; name it there too'
+            )
+        return self
+
+    def layers(self, number: int) -> Sequence[MixerConfig]:
+        """What each of so many layers has."""
+        if not self.pattern:
+            return [self.mixer] * number
+        kinds = [self.pattern[place % len(self.pattern)] for place in range(number)]
+        return [self.mixer if kind == self.mixer.kind else DEFAULTS[kind] for kind in kinds]
