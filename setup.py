@@ -1,5 +1,10 @@
-"""Builds the engine's extension, if it can; without it everything works through PyTorch."""
+"""Builds the engine's extension, if it can; without it everything works through PyTorch.
 
+With REGARD_SANITIZE=address or REGARD_SANITIZE=thread the build is one for tests: it watches for
+wrong addresses and undefined behaviour, or for races, and is slow. `.ci/sanitize` runs it.
+"""
+
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +27,12 @@ FLAGS = [
     "-ffp-contract=off",
     "-fno-math-errno",
 ]
+
+# In place of -O3, and when linking.
+SANITIZERS = {
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": ["-fsanitize=thread"],
+}
 
 
 class BuildEngine(build_ext):
@@ -61,6 +72,12 @@ class BuildEngine(build_ext):
             raise CompileError("it is not made for Windows yet")
         import pybind11  # noqa: PLC0415 - without it, the install goes on
 
+        sanitizer = os.environ.get("REGARD_SANITIZE", "")
+        if sanitizer not in {"", *SANITIZERS}:
+            names = ", ".join(SANITIZERS)
+            raise SystemExit(f'REGARD_SANITIZE is "{sanitizer}", expected one of {names}')
+        watch = SANITIZERS.get(sanitizer, [])
+        flags = [*FLAGS, *watch, "-O1", "-g1", "-fno-omit-frame-pointer"] if watch else FLAGS
         includes = [*self.include_dirs, pybind11.get_include()]
 
         def compiled(source: str) -> list[str]:
@@ -69,7 +86,7 @@ class BuildEngine(build_ext):
                     [source],
                     output_dir=self.build_temp,
                     include_dirs=includes,
-                    extra_postargs=FLAGS,
+                    extra_postargs=flags,
                 )
             except CompileError:  # whose text is the whole command
                 name = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)[0]
@@ -86,6 +103,7 @@ class BuildEngine(build_ext):
             self.get_ext_fullpath(ext.name),
             libraries=self.get_libraries(ext),
             export_symbols=None,
+            extra_postargs=watch,
             build_temp=self.build_temp,
             target_lang="c++",
         )

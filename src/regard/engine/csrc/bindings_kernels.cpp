@@ -243,6 +243,10 @@ void bind_kernels(py::module_& module) {
       "For tests: what threads share from now on, whatever is quicker.");
   kernels.def("disorder", &regard::set_disorder,
               "For a control: whether sums depend on the number of rows from now on.");
+#ifdef __SANITIZE_ADDRESS__
+  kernels.def("read_past", [](const Floats& row) { return regard::max(row.data(), length(row) + 1); },
+              "For a control: a wrong address, which must be noticed.");
+#endif
   py::class_<regard::Linear>(kernels, "Linear")
       .def(py::init(&pack), py::arg("weight"), py::arg("bias"), py::arg("dtype"))
       .def_property_readonly("bytes", &regard::Linear::bytes)
