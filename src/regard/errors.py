@@ -54,6 +54,10 @@ class DivergenceError(RegardError):
     """Training met a loss or gradient that is not a finite number."""
 
 
+class ElsewhereError(RegardError):
+    """Another process of the same training could not go on, and says itself why."""
+
+
 class Interrupted(RegardError):  # noqa: N818 - it is not a fault
     """The user stopped the work (Ctrl-C or SIGTERM) and what was done is saved."""
 

@@ -2,13 +2,20 @@
 
 import errno
 import io
+import os
 import sys
 import traceback
 from collections.abc import Callable
 
 from cyclopts import CycloptsError
 
-from regard.errors import Interrupted, RegardError
+from regard.errors import (
+    DivergenceError,
+    ElsewhereError,
+    Interrupted,
+    RecipeError,
+    RegardError,
+)
 from regard.signals import interruptible
 from regard.streams import say
 
@@ -31,6 +38,10 @@ _REFUSALS = {
     errno.EPERM,
     errno.EROFS,
 }
+
+
+# What all processes of a training meet alike.
+_SAID_ONCE = (CycloptsError, DivergenceError, ElsewhereError, Interrupted, RecipeError)
 
 
 def run_guarded(command: Callable[[], object]) -> int:
@@ -66,10 +77,22 @@ def _run(command: Callable[[], object]) -> int:
         text, code = "interrupted", INTERRUPTED
     except Exception as error:
         text, code = _verdict(error)
+        text = _of_process(text, error)
     else:
         return DONE
-    say(text)
+    if text:
+        say(text)
     return code
+
+
+def _of_process(text: str, error: Exception) -> str:
+    """What a process of several says: with its rank, and not what the first one says for all."""
+    rank = os.environ.get("RANK", "0")
+    if rank == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
+        return text
+    if isinstance(error, _SAID_ONCE):
+        return ""
+    return "\n".join(f"[rank {rank}] {line}" for line in text.splitlines())
 
 
 def _verdict(error: Exception) -> tuple[str, int]:

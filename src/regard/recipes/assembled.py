@@ -15,6 +15,7 @@ from regard.training.feed import BatchSource
 from regard.training.interrupts import Interrupts
 from regard.training.loop import Trainer
 from regard.training.parts import AnyBatch
+from regard.training.processes import ALONE, Processes
 from regard.training.progress import Reporter
 from regard.training.step import Loss
 from regard.training.validation import Validator
@@ -81,6 +82,7 @@ class Assembly(ABC):
         reporter: Reporter,
         interrupts: Interrupts,
         validator: Validator | None,
+        processes: Processes = ALONE,
     ) -> Trainer:
         """What trains the model on the batches into a run folder that is open for writing."""
         return Trainer(
@@ -97,4 +99,5 @@ class Assembly(ABC):
             loss=self.loss,
             notes=model_notes(self.recipe, self.model, folder),
             unit=self.recipe.unit.removeprefix("target "),
+            processes=processes,
         )

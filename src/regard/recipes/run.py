@@ -1,12 +1,13 @@
 """Training from a recipe into a run folder, and going on with one."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
 from regard.durations import duration
-from regard.errors import RunFolderError, command
+from regard.errors import RegardError, RunFolderError, command
 from regard.evaluation.figures import FIGURES
 from regard.recipes.adapting import require_start
 from regard.recipes.assembled import Assembly
@@ -23,8 +24,10 @@ from regard.recipes.write import format_recipe
 from regard.training.devices import choose_device
 from regard.training.interrupts import Interrupts
 from regard.training.loop import TrainingResult
-from regard.training.progress import Reporter, make_reporter
+from regard.training.processes import ALONE, Processes, joined
+from regard.training.progress import Reporter, SilentReporter, make_reporter
 from regard.weights.checkpoints import checkpoint_steps, latest_checkpoint
+from regard.weights.manifest import read_manifest
 from regard.weights.run_folder import RunFolder
 
 PREPARED_TEXT = "data"
@@ -41,6 +44,8 @@ def train(
     reporter: Reporter | None = None,
 ) -> TrainingResult | None:
     """Train a model as a recipe says, into a new run folder.
+
+    Where torchrun started this process with others, they train it together.
 
     ```python
     import regard
@@ -65,17 +70,22 @@ def train(
         DivergenceError: a loss or a gradient was not finite.
         Interrupted: Ctrl-C or SIGTERM; everything is saved.
     """
-    reporter = reporter or make_reporter()
     if init is not None:
         recipe = recipe.model_copy(update={"init": str(init)})
     require_beginning(recipe)
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, joined() as processes:
+        reporter = _reporter(processes, reporter)
         if dry_run:
+            _require_alone(processes)
             try_recipe(recipe, reporter=reporter, interrupts=interrupts)
             return None
-        with RunFolder.create(out) as folder:
-            assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
-            result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
+        with _opened(processes, out, lambda: RunFolder.create(out)) as folder:
+            assembly = processes.after_main(
+                lambda: assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
+            )
+            result = train_in(
+                folder, assembly, reporter=reporter, interrupts=interrupts, processes=processes
+            )
             reporter.say(_outcome(folder.path, recipe, result))
             return result
 
@@ -102,14 +112,23 @@ def finetune(
     Raises:
         As `train`.
     """
-    reporter = reporter or make_reporter()
     require_beginning(recipe)
-    with Interrupts() as interrupts, RunFolder.create(out) as folder:
-        assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
+    with (
+        Interrupts() as interrupts,
+        joined() as processes,
+        _opened(processes, out, lambda: RunFolder.create(out)) as folder,
+    ):
+        reporter = _reporter(processes, reporter)
+        say = reporter.say
+        assembly = processes.after_main(
+            lambda: assemble(recipe, folder.path / PREPARED_TEXT, say=say)
+        )
         if epochs is not None and isinstance(assembly, LabelAssembly):
             batches = assembly.batches().count(0)
             assembly = replace(assembly, recipe=planned(assembly.recipe, epochs, batches, given))
-        result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts)
+        result = train_in(
+            folder, assembly, reporter=reporter, interrupts=interrupts, processes=processes
+        )
         reporter.say(_outcome(folder.path, assembly.recipe, result))
         return result
 
@@ -127,11 +146,13 @@ def resume(
     Raises:
         As `train`; and RegardError if the run has done more steps than are asked for.
     """
-    reporter = reporter or make_reporter()
     with (
         Interrupts() as interrupts,
-        RunFolder.open(run, write=True, model=False) as folder,
+        joined() as processes,
+        _opened(processes, run, lambda: RunFolder.open(run, write=True, model=False)) as folder,
     ):
+        reporter = _reporter(processes, reporter)
+        say = reporter.say
         recipe = load_recipe(Path(run), overrides, only=_CHANGEABLE)
         started = bool(checkpoint_steps(folder.path))
         if not started and folder.has_model:
@@ -143,15 +164,25 @@ def resume(
             )
         # What is damaged is told when the training takes its state up, once.
         newest = latest_checkpoint(folder.path, lambda text: None) if started else None
-        assembly = assemble(
-            recipe,
-            folder.path / PREPARED_TEXT,
-            # A fine-tuned run has its vocabulary from elsewhere; it is its own by now.
-            vocabularies=folder if borrows(recipe) and started else None,
-            expected=newest.state()["data"].split()[0] if newest else None,
-            say=reporter.say,
+        expected = newest.state()["data"].split()[0] if newest else None
+        assembly = processes.after_main(
+            lambda: assemble(
+                recipe,
+                folder.path / PREPARED_TEXT,
+                # A fine-tuned run has its vocabulary from elsewhere; it is its own by now.
+                vocabularies=folder if borrows(recipe) and started else None,
+                expected=expected,
+                say=say,
+            )
         )
-        result = train_in(folder, assembly, reporter=reporter, interrupts=interrupts, resume=True)
+        result = train_in(
+            folder,
+            assembly,
+            reporter=reporter,
+            interrupts=interrupts,
+            processes=processes,
+            resume=True,
+        )
         reporter.say(_outcome(folder.path, recipe, result))
         return result
 
@@ -178,6 +209,7 @@ def train_in(
     *,
     reporter: Reporter,
     interrupts: Interrupts,
+    processes: Processes = ALONE,
     resume: bool = False,
 ) -> TrainingResult:
     """Train what is assembled into an open run folder, and write its report."""
@@ -188,6 +220,7 @@ def train_in(
         reporter=reporter,
         interrupts=interrupts,
         validator=assembly.validator(),
+        processes=processes,
     )
     resolved = recipe.model_copy(update={"model": recipe.model.resolved()})
     fresh = not (resume and checkpoint_steps(folder.path))
@@ -203,9 +236,40 @@ def train_in(
 
     result = trainer.run(resume=resume, on_start=write_what_made_it)
     interrupts.trained = folder.path
+    if not processes.main:
+        return result
     commands = next_commands(folder.path, recipe)
     write_run_report(folder, resolved, commands=commands, say=reporter.say)
     return result
+
+
+@contextmanager
+def _opened(
+    processes: Processes, path: str | Path, open_it: Callable[[], RunFolder]
+) -> Iterator[RunFolder]:
+    """The run folder, which the main process opens to write and the others only know."""
+
+    def known() -> RunFolder:
+        if processes.main:
+            return open_it()
+        return RunFolder(Path(path), read_manifest(Path(path)), None)
+
+    with processes.after_main(known) as folder:
+        yield folder
+
+
+def _reporter(processes: Processes, reporter: Reporter | None) -> Reporter:
+    """What shows what happens: in one process alone."""
+    return reporter or make_reporter() if processes.main else SilentReporter()
+
+
+def _require_alone(processes: Processes) -> None:
+    if processes.count > 1:
+        raise RegardError(
+            "a dry run is done by one process",
+            where="--dry-run",
+            hint="Start it without torchrun.",
+        )
 
 
 def next_commands(run: Path, recipe: AnyRecipe) -> list[str]:

@@ -20,6 +20,10 @@ class StepBatch:
 
     `targets` is what its loss is a mean over: tokens to be predicted, or texts with a label.
     `rows_b` are the pairs, windows or texts that it holds, by their number in the data.
+
+    Where several processes share a batch, `parts` are those of this one, and all else is of the
+    whole batch. Of a batch with fewer rows than processes some have a part that counts for nothing:
+    their `weight` is 0.
     """
 
     parts: tuple[Part, ...]
@@ -27,6 +31,7 @@ class StepBatch:
     rows_b: Tensor
     epoch: int
     next_batch: int
+    weight: float = 1.0
 
 
 @runtime_checkable
@@ -49,6 +54,8 @@ class Feed:
         parts: into how many parts each batch is cut.
         device: where the batches will go; for a GPU they are put into pinned memory.
         ahead: how many batches may wait.
+        rank: which of the processes that share each batch this is.
+        count: how many they are.
     """
 
     def __init__(
@@ -60,10 +67,13 @@ class Feed:
         parts: int,
         device: torch.device,
         ahead: int = 8,
+        rank: int = 0,
+        count: int = 1,
     ) -> None:
         self._source = source
         self._position = (epoch, start)
         self._parts = parts
+        self._rank, self._count = rank, count
         self._pin = device.type == "cuda"
         self._ready: queue.Queue[StepBatch | BaseException] = queue.Queue(ahead)
         self._stopping = threading.Event()
@@ -112,13 +122,17 @@ class Feed:
         while True:
             position = start
             for position, batch in enumerate(self._source.epoch(epoch, start), start=start + 1):
-                parts = split_batch(batch, self._parts)
+                parts = split_batch(batch, self._parts * self._count)
+                share = parts[self._rank :: self._count]
+                weight = 1.0 if share else 0.0
+                parts = share or parts[:1]
                 yield StepBatch(
                     tuple(part.pinned() for part in parts) if self._pin else tuple(parts),
                     batch.target_tokens,
                     batch.pairs_b,
                     epoch,
                     position,
+                    weight,
                 )
             if start == position == 0:
                 raise DataError("an epoch of the training data has no batch")

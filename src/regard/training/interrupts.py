@@ -23,6 +23,8 @@ class Interrupts:
     only sets `requested`, and the loop stops at the end of the step. The second signal ends the
     process with exit code 130 and saves nothing.
 
+    With `quiet`, as in all but one of several processes, a signal says nothing.
+
     Once `trained` names a run folder, the error says that the model is in it.
 
     In any thread but the main one Python allows no signal handlers, and this does nothing.
@@ -30,6 +32,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.requested = False
+        self.quiet = False
         self.trained: Path | None = None
         self._deferred = False
         self._before: dict[signal.Signals, Any] = {}
@@ -87,7 +90,8 @@ class Interrupts:
             os._exit(Interrupted.exit_code)
         self.requested = True
         if self._deferred:
-            _say(b"\nregard: stopping after this step; once more to leave at once\n")
+            if not self.quiet:
+                _say(b"\nregard: stopping after this step; once more to leave at once\n")
         else:
             raise self._error()
 

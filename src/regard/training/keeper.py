@@ -9,6 +9,7 @@ from torch import nn
 from regard.errors import DataError, RegardError, RunFolderError
 from regard.training.config import TrainingConfig
 from regard.training.metrics import MetricsLog
+from regard.training.processes import ALONE, Processes
 from regard.training.state import (
     Position,
     copied,
@@ -41,6 +42,8 @@ class Keeper:
     `fingerprint` names the training data, and `measure` what validations measure; `say` takes
     words for the user, and `notes` are kept with the model beside those of how it was made.
 
+    Of several processes only the main one writes; the others know what it has written.
+
     What is saved is copied at once and written in a thread, one thing at a time and in order;
     `close` must be called at the end.
     """
@@ -53,7 +56,9 @@ class Keeper:
         measure: str,
         say: Callable[[str], None],
         notes: Mapping[str, str],
+        processes: Processes = ALONE,
     ) -> None:
+        self._processes = processes
         self.saved_step = -1
         self.saved_validated = -1
         self._folder = folder
@@ -73,6 +78,23 @@ class Keeper:
             RunFolderError: the model that is adapted is not what it was, or every checkpoint is
                 damaged.
         """
+        chosen: list[tuple[Checkpoint, State]] = []
+
+        def choose() -> int | None:
+            found = self._newest()
+            if found is not None:
+                chosen.append(found)
+            return found and found[0].step
+
+        step = self._processes.from_main(choose)
+        if step is None:
+            return None
+        if chosen:
+            return chosen[0]
+        found = find_checkpoint(self._folder.path, step)
+        return found, found.state()
+
+    def _newest(self) -> tuple[Checkpoint, State] | None:
         found = latest_checkpoint(self._folder.path, self._say)
         if found is None:
             self._say("there is no checkpoint yet: starting from the beginning")
@@ -115,7 +137,13 @@ class Keeper:
         if position.best and state["measure"] != self._measure:
             self._say("best_metric or what is measured has changed: the best so far is forgotten")
             position.best, position.stale = None, 0
-        self._recall_best(position)
+
+        def recall() -> bool:
+            self._recall_best(position)
+            return position.best is not None
+
+        if not self._processes.from_main(recall):
+            position.best = None
         return position
 
     def save(
@@ -124,14 +152,19 @@ class Keeper:
         model: nn.Module,
         stepper: Stepper,
         *,
-        metrics: MetricsLog,
+        metrics: MetricsLog | None,
         precision: str,
     ) -> None:
         """Save all that a resume needs, and drop the checkpoints that are too old.
 
+        Without `metrics`, in all processes but the main one, only the step is noted.
+
         Raises:
             RunFolderError: what was to be written before this could not be.
         """
+        self.saved_step, self.saved_validated = position.step, position.validated
+        if metrics is None:
+            return
         self._writer.wait()
         state = {
             "position": position.to_json(),
@@ -153,7 +186,6 @@ class Keeper:
             keep_checkpoints(folder, self._config.keep_last, also=best)
 
         self._writer.start(write)
-        self.saved_step, self.saved_validated = position.step, position.validated
 
     def write_model(
         self, made: str, position: Position, model: nn.Module, stepper: Stepper
@@ -165,6 +197,8 @@ class Keeper:
         Raises:
             RunFolderError: what was to be written before this could not be.
         """
+        if not self._processes.main:
+            return
         self._writer.wait()
         notes = {**self._notes, "made": made, "step": str(position.step)}
         if stepper.average:

@@ -10,7 +10,7 @@ from typing import NoReturn
 import torch
 from torch import nn
 
-from regard.errors import Interrupted
+from regard.errors import Interrupted, RegardError, command
 from regard.training.allocator import hold_memory
 from regard.training.config import TrainingConfig
 from regard.training.devices import choose_device, describe_device
@@ -18,8 +18,9 @@ from regard.training.feed import BatchSource, Feed, StepBatch
 from regard.training.interrupts import Interrupts, stopped
 from regard.training.keeper import Keeper, State
 from regard.training.losses import translation_loss
-from regard.training.metrics import MetricsLog, Record, open_curves
-from regard.training.precision import GemmSizes, PrecisionChoice, choose_precision
+from regard.training.metrics import Curves, MetricsLog, NoCurves, Record, open_curves
+from regard.training.precision import GemmSizes, Precision, PrecisionChoice, choose_precision
+from regard.training.processes import ALONE, Processes, require_own_gpu
 from regard.training.progress import Reporter, SilentReporter, Standing
 from regard.training.schedules import learning_rate
 from regard.training.state import Position, Window
@@ -75,6 +76,8 @@ class Trainer:
         notes: kept with the model that is written.
         loss: the sums of losses of a part of a batch.
         unit: what that loss is a mean over, in a word or two.
+        processes: those that train this model together; each has all of these arguments, and
+            only the main one writes, validates and reports.
     """
 
     def __init__(
@@ -93,8 +96,11 @@ class Trainer:
         notes: Mapping[str, str] = MappingProxyType({}),
         loss: Loss = translation_loss,
         unit: str = "token",
+        processes: Processes = ALONE,
     ) -> None:
         self.device = choose_device(config.device)
+        require_own_gpu(self.device)
+        self._processes = processes
         self.model = model.to(self.device)
         self.position = Position()
         self._d_model = int(model.config.d_model)  # type: ignore[union-attr, arg-type]
@@ -102,12 +108,17 @@ class Trainer:
         self._config = config
         self._folder = folder
         self._validate_model = validate
-        self._reporter = reporter or SilentReporter()
+        self._reporter = reporter if reporter and processes.main else SilentReporter()
         self._interrupts = interrupts
         self._line = line
         self._loss = loss
         self._unit = unit
-        self._keeper = Keeper(folder, config, fingerprint, measure, self._reporter.say, notes)
+        self._keeper = Keeper(
+            folder, config, fingerprint, measure, self._reporter.say, notes, processes
+        )
+        self._metrics: MetricsLog | None = None
+        self._curves: Curves = NoCurves()
+        self._stop_agreed = False
         self._last_validation: Validation | None = None
 
     def run(
@@ -122,25 +133,33 @@ class Trainer:
             DivergenceError: a loss or gradient was not finite in `max_skipped` steps in a row;
                 names step, lines, checkpoint.
             Interrupted: a signal asked for a stop, and everything is saved.
-            RegardError: the run has done more steps than `max_steps`, or its data has changed.
+            RegardError: the run has done more steps than `max_steps`, or its data has changed; or
+                another process of the training is lost.
             RunFolderError: the folder can't be read or written.
         """
         hold_memory()
         with ExitStack() as stack:
             self._signals = self._interrupts or stack.enter_context(Interrupts())
             found = self._keeper.newest() if resume else None
+            self._signals.quiet = not self._processes.main
             self._prepare(found)
-            on_start()
-            log_length = found[1]["metrics_length"] if found else 0
-            self._metrics = MetricsLog(self._folder.metrics_path, log_length)
-            stack.callback(self._metrics.close)
-            stack.callback(self._keeper.close)
-            self._curves = open_curves(self._folder.path / TENSORBOARD, self.position.step)
-            stack.callback(self._curves.close)
+            if self._processes.main:
+                on_start()
+                log_length = found[1]["metrics_length"] if found else 0
+                self._metrics = MetricsLog(self._folder.metrics_path, log_length)
+                stack.callback(self._metrics.close)
+                stack.callback(self._keeper.close)
+                self._curves = open_curves(self._folder.path / TENSORBOARD, self.position.step)
+                stack.callback(self._curves.close)
             stack.callback(self._reporter.end)
             stack.enter_context(self._signals.deferred())
             self._begin("resume" if found else "start")
-            return self._finish(self._train())
+            try:
+                return self._finish(self._train())
+            except RuntimeError as error:
+                if not self._processes.lost(error):
+                    raise
+                raise self._left_alone() from error
 
     def _prepare(self, found: tuple[Checkpoint, State] | None) -> None:
         """Build what trains, and put it where the checkpoint, if any, left it."""
@@ -151,6 +170,7 @@ class Trainer:
             device=self.device,
             precision=self.precision.name,
             loss=self._loss,
+            processes=self._processes,
         )
         if found:
             self.position = self._keeper.restore(*found, self.model, self._stepper)
@@ -169,26 +189,35 @@ class Trainer:
             d_ff=getattr(self.model.config, "d_ff", 4 * self._d_model),
             vocabulary=len(self.model.output_weight),  # type: ignore[arg-type]
         )
-        return choose_precision(wanted, self.device, sizes)
+        chosen: list[PrecisionChoice] = []
+
+        def choose() -> Precision:
+            chosen.append(choose_precision(wanted, self.device, sizes))
+            return chosen[0].name
+
+        name = self._processes.from_main(choose)
+        return chosen[0] if chosen else PrecisionChoice(name, "as process 0 chose")
 
     def _begin(self, event: str) -> None:
         self._started_at = time.perf_counter()
         self._started_step = self.position.step
         self._seconds_before = self.position.seconds
         self.model.train()
-        device = describe_device(self.device)
+        device, count = describe_device(self.device), self._processes.count
         self._write(
             {
                 "event": event,
                 "step": self.position.step,
                 "max_steps": self._config.max_steps,
                 "device": device,
+                "processes": count,
                 "precision": str(self.precision),
                 "parameters": sum(weight.numel() for weight in self.model.parameters()),
                 "torch": torch.__version__,
             }
         )
-        self._reporter.say(f"training on {device}, in {self.precision}")
+        together = f", {count} processes" if count > 1 else ""
+        self._reporter.say(f"training on {device}{together}, in {self.precision}")
         self._reporter.begin(self._standing())
 
     def _train(self) -> str:
@@ -201,11 +230,13 @@ class Trainer:
             start=self.position.batch,
             parts=self._config.accumulate,
             device=self.device,
+            rank=self._processes.rank,
+            count=self._processes.count,
         )
         with feed:
             started = time.perf_counter()
             for batch in feed:
-                if self._signals.requested:
+                if self._stopping:
                     self._stop()
                 self._step(batch)
                 self.position.window.seconds += time.perf_counter() - started
@@ -219,6 +250,8 @@ class Trainer:
         step = position.step + 1
         self._stepper.take(batch, step, self._rate(step), self._tally)
         position.step, position.epoch, position.batch = step, batch.epoch, batch.next_batch
+        # All stop after the same step, whichever of them a signal came to.
+        self._stop_agreed = self._processes.any(self._signals.requested)
         if self.device.type == "cpu":  # a GPU is not waited for at every step
             self._look()
         self._reporter.advanced(self._standing())
@@ -237,7 +270,7 @@ class Trainer:
         due = step != position.validated and (step % every == 0 or last)
         if due and self._validate_model:
             self._validate(self._validate_model)
-        if self._signals.requested:
+        if self._stopping:
             self._stop()
         if config.patience and position.stale >= config.patience:
             return "patience"
@@ -270,22 +303,29 @@ class Trainer:
         average = self._stepper.average
         self._look()
         self.model.eval()
+        metric = self._config.best_metric
+        found: list[Validation] = []
+
+        def measure() -> float:
+            found.append(validate(self.model))
+            return found[0].value(metric)
+
         try:
             with (
                 average.applied() if average else nullcontext(),
                 torch.random.fork_rng([self.device] if self.device.type == "cuda" else []),
                 self._signals.immediate(),
             ):
-                validation = validate(self.model)
+                value = self._processes.from_main(measure)
         except Interrupted:
             self._stop()
         finally:
             self.model.train()
-        self._last_validation = validation
-        metric = self._config.best_metric
-        better = self.position.take_validation(metric, validation.value(metric))
-        self._write(validation.record(self.position.step, self._seconds()))
-        self._reporter.validated(self.position.step, validation, better=better)
+        better = self.position.take_validation(metric, value)
+        if found:
+            self._last_validation = found[0]
+            self._write(found[0].record(self.position.step, self._seconds()))
+            self._reporter.validated(self.position.step, found[0], better=better)
         if better:
             self._write_model("best")
 
@@ -309,7 +349,7 @@ class Trainer:
         self._write(self._end_record("interrupted"))
         self._save()
         self._keeper.wait()
-        if not self._folder.has_model:
+        if self._processes.main and not self._folder.has_model:
             self._write_model("last")
             self._keeper.wait()
         raise stopped(f"step {self.position.step} of {self._config.max_steps}", self._folder.path)
@@ -371,8 +411,24 @@ class Trainer:
         }
 
     def _write(self, record: Record) -> None:
-        self._metrics.write(record)
+        if self._metrics is not None:
+            self._metrics.write(record)
         self._curves.write(record)
+
+    @property
+    def _stopping(self) -> bool:
+        """Whether a signal asked for a stop; of several processes, as all of them know it."""
+        return self._stop_agreed if self._processes.count > 1 else self._signals.requested
+
+    def _left_alone(self) -> RegardError:
+        """The error where another process has ended or does not answer."""
+        self._reporter.end()
+        return RegardError(
+            f"another process has ended or does not answer, at step {self.position.step}",
+            where="training",
+            hint="Go on from the last checkpoint: torchrun ... -m "
+            + command("train", self._folder.path, "--resume"),
+        )
 
     def _rate(self, step: int) -> float:
         config = self._config

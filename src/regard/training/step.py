@@ -1,26 +1,50 @@
 """One optimizer step: forward, backward, clipping, update, moving average."""
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
+from regard.models.encoder import TextEncoder
 from regard.shapes import Tensor
+from regard.text.pools import key_of
 from regard.training.config import TrainingConfig
 from regard.training.ema import MovingAverage
 from regard.training.feed import StepBatch
 from regard.training.losses import LossSums
 from regard.training.optimizers import build_optimizer, set_learning_rate
 from regard.training.precision import Precision, autocast
+from regard.training.processes import ALONE, Processes
 from regard.training.tally import StepFigures, Tally
 
 # The loss of a part of the kind that the batches give.
 Loss = Callable[[nn.Module, Any, float], LossSums]
 
 
+class _Loss(nn.Module):
+    """A loss as a module's forward pass, which is what torch's averaging of gradients wraps."""
+
+    def __init__(self, model: nn.Module, loss: Loss, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self._loss = loss
+        self._label_smoothing = label_smoothing
+
+    def forward(self, part: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - of the loss's kind
+        sums = self._loss(self.model, part, self._label_smoothing)
+        return sums.smoothed, sums.nll
+
+
 class Stepper:
-    """Holds what changes at every step: the model, its optimizer and its moving average."""
+    """Holds what changes at every step: the model, its optimizer and its moving average.
+
+    Where several processes train one model, each takes the gradients of its share of a batch,
+    and then all do the same step with their sum. What is random is drawn in each from a seed of
+    its own at every step, so that a training can go on with any number of processes.
+    """
 
     def __init__(
         self,
@@ -30,6 +54,7 @@ class Stepper:
         device: torch.device,
         precision: Precision,
         loss: Loss,
+        processes: Processes = ALONE,
     ) -> None:
         self.model = model
         self.optimizer = build_optimizer(model, config.optimizer)
@@ -37,7 +62,13 @@ class Stepper:
         self._config = config
         self._device = device
         self._precision: Precision = precision
-        self._loss = loss
+        self._processes = processes
+        # An encoder has heads of which a loss uses one.
+        self._loss = processes.wrapped(
+            _Loss(model, loss, config.label_smoothing),
+            device,
+            unused=isinstance(model, TextEncoder),
+        )
 
     def take(self, batch: StepBatch, step: int, rate: float, tally: Tally) -> None:
         """Do step number `step` with learning rate `rate`.
@@ -47,18 +78,22 @@ class Stepper:
         weights and optimizer stay as they are, which the tally tells when it is looked at.
         """
         self.optimizer.zero_grad(set_to_none=True)
+        count = self._processes.count
+        if count > 1:
+            seed = key_of(self._config.seed, "step", step, self._processes.rank)
+            torch.manual_seed(seed >> 1)
         sums = []
-        for part in batch.parts:
+        for place, part in enumerate(batch.parts, 1):
             here = part.to(self._device)
-            with autocast(self._precision, self._device):
-                part_sums = self._loss(self.model, here, self._config.label_smoothing)
-            loss = part_sums.smoothed / batch.targets
-            loss.backward()  # type: ignore[no-untyped-call]
-            sums.append(LossSums(part_sums.smoothed.detach(), part_sums.nll))
-        total = LossSums(
-            torch.stack([one.smoothed for one in sums]).sum(),
-            torch.stack([one.nll for one in sums]).sum(),
-        )
+            last = place == len(batch.parts)
+            # Gradients are averaged once, after the last part; times their number gives the sum.
+            with nullcontext() if last or count == 1 else self._averaging.no_sync():
+                with autocast(self._precision, self._device):
+                    smoothed, nll = self._loss(here)
+                loss = smoothed * (batch.weight * count) / batch.targets
+                loss.backward()
+            sums.append(torch.stack((smoothed.detach(), nll)) * batch.weight)
+        total = LossSums(*self._processes.total(torch.stack(sums).sum(0)).unbind())
         norm = self._clip()
         tally.add(StepFigures(step, total, norm, batch.targets, batch.rows_b))
         set_learning_rate(self.optimizer, rate)
@@ -68,6 +103,10 @@ class Stepper:
         self.optimizer.step()
         if self.average:
             self.average.update(step)
+
+    @property
+    def _averaging(self) -> DistributedDataParallel:
+        return cast(DistributedDataParallel, self._loss)
 
     def _clip(self) -> Tensor:
         """The norm of the whole gradient before clipping; clips when the recipe says so."""

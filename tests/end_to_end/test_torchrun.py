@@ -1,0 +1,115 @@
+"""`torchrun -m regard train` as typed: one prints, one lost ends all, and it is gone on with."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from end_to_end.conftest import environment, pairs
+
+from regard.recipes.run import resume
+from regard.training.progress import SilentReporter
+from regard.weights.checkpoints import checkpoint_steps
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+KEYS = (
+    "training.batch_tokens=200", "training.log_every=1", "training.precision=float32",
+    "training.device=cpu", "training.checkpoint_every=5", "training.validate_every=100000",
+    "vocabulary.size=300", "model.d_model=16", "model.num_heads=2", "model.d_ff=32",
+    "model.encoder_layers=1", "model.decoder_layers=1", "decoding.beam=1",
+    "decoding.max_extra_tokens=1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Killed:
+    """How a training of two processes ended, the second of which was killed."""
+
+    folder: Path
+    code: int
+    said: str
+    out: str
+
+
+def command(*words: str) -> list[str]:
+    return [*TORCHRUN, "-m", "regard", "train", *words]
+
+
+def worker(parent: int, rank: int) -> int:
+    """The pid of the process of that rank which a torchrun has started."""
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and f"RANK={rank}".encode() in (
+                (entry / "environ").read_bytes().split(b"\0")
+            ):
+                return int(entry.name)
+        except (OSError, ValueError, IndexError):
+            continue
+    raise AssertionError(f"no process of rank {rank}")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    folder = tmp_path_factory.mktemp("torchrun")
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs())
+    (folder / "pairs.tsv").write_text(text, encoding="utf-8")
+    keys = [word for key in KEYS for word in ("--set", key)]
+    process = subprocess.Popen(
+        command("tiny", "--tsv", "pairs.tsv", "--out", "run", "--set",
+                "training.max_steps=100000", *keys),
+        cwd=folder, env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=(folder / "said").open("w"),
+    )  # fmt: skip
+    try:
+        patience = time.monotonic() + 240
+        while not checkpoint_steps(folder / "run"):
+            assert process.poll() is None, (folder / "said").read_text()
+            assert time.monotonic() < patience
+            time.sleep(0.1)
+        os.kill(worker(process.pid, 1), signal.SIGKILL)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    return Killed(folder, process.returncode, (folder / "said").read_text(), out)
+
+
+def test_one_process_prints_and_says_how_many_they_are(killed: Killed) -> None:
+    assert killed.out == ""
+    assert killed.said.count(", 2 processes, in float32") == 1
+    steps = [line for line in killed.said.splitlines() if line.startswith("step ")]
+    assert len(steps) == len(set(steps)) > 4
+
+
+def test_a_killed_process_ends_the_other_within_a_minute_with_a_message(killed: Killed) -> None:
+    assert killed.code != 0
+    assert "error: training: another process has ended or does not answer, at step" in killed.said
+    assert "-m regard train run --resume" in killed.said
+
+
+def test_the_run_goes_on_with_two_processes_and_then_with_one(killed: Killed) -> None:
+    folder = killed.folder
+    step = checkpoint_steps(folder / "run")[-1] + 3
+    done = subprocess.run(
+        command("run", "--resume", "--set", f"training.max_steps={step}"),
+        cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\ndone: ") == 1
+    assert checkpoint_steps(folder / "run")[-1] == step
+    changed = [f"training.max_steps={step + 2}", f'data.tsv=["{folder / "pairs.tsv"}"]']
+    assert resume(folder / "run", changed, reporter=SilentReporter()).step == step + 2
+
+
+def test_a_mistake_that_all_make_is_said_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("tiny", "--set", "training.max_stepz=3"),
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("training.max_stepz") == 1
