@@ -101,7 +101,7 @@ def test_a_long_prompt_is_read_in_parts_and_nothing_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = run(PROMPTS, samples=2)
-    monkeypatch.setattr("regard.decoding.generate._PART", 3)
+    monkeypatch.setattr("regard.decoding.reading._PART", 3)
     assert all(map(same, run(PROMPTS, samples=2), whole))
 
 

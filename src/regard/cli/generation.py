@@ -1,7 +1,7 @@
 """The command that uses a language model: generate."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 from cyclopts.types import NonNegativeInt, PositiveInt
@@ -29,6 +29,8 @@ def generate(
     repetition_penalty: Annotated[float | None, _Drawing] = None,
     stop: Annotated[_Texts, _Drawing] = (),
     seed: Annotated[NonNegativeInt | None, _Drawing] = None,
+    engine: Literal["auto", "native", "torch"] = "auto",
+    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
     threads: Threads = None,
     set_: SetGeneration = (),
     json: Json = False,
@@ -53,6 +55,8 @@ def generate(
         repetition_penalty: Above 1 makes tokens that occur already less likely.
         stop: End just before this text. May be repeated.
         seed: Seed of the drawing.
+        engine: Who reads: native, torch (PyTorch), or by itself native where it can.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.serving import generating
     from regard.serving.strings import checked_argument
@@ -77,4 +81,6 @@ def generate(
         prompt_file=prompt_file,
         threads=threads,
         json=json,
+        engine=engine,
+        dtype=dtype,
     )

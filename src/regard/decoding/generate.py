@@ -9,21 +9,18 @@ import torch
 from regard.decoding.chain import Choice, most_likely
 from regard.decoding.generation import GenerationConfig
 from regard.decoding.next_token import NextToken, blocked
-from regard.decoding.padding import padded, token_batches
+from regard.decoding.padding import token_batches
+from regard.decoding.reading import Reader, Reading, reader_of
 from regard.decoding.sample import Sampler, chain_draws, seed_of
-from regard.decoding.step import evaluating
 from regard.decoding.text_stream import TextStream
 from regard.errors import ModelError
 from regard.models.decoder import LanguageModel
-from regard.nn.cache import Cache
 from regard.shapes import Float, Tensor
 from regard.text.vocabulary import Vocabulary
 
 # Tokens whose keys and values are in memory at once, and logits.
 _CACHED = 2**16
 _LOGITS = 2**25
-# A long prompt is read in parts: scores of all its places by all would not fit.
-_PART = 512
 
 Finish = Literal["end", "stop", "length"]
 
@@ -94,7 +91,7 @@ class _Chain:
 
 
 def generate(
-    model: LanguageModel,
+    model: LanguageModel | Reader,
     vocabulary: Vocabulary,
     prompts: Sequence[str],
     config: GenerationConfig,
@@ -109,6 +106,7 @@ def generate(
     many there are. An empty prompt begins a text.
 
     Args:
+        model: who reads, and says what may follow.
         batch_tokens: bounds the tokens of a batch, those to be drawn counted.
         first_prompt: the number of the first prompt, for warnings and errors.
         warn: called with a sentence that names the prompt when the model's positions end before
@@ -118,14 +116,15 @@ def generate(
         ModelError: a prompt alone has more tokens than the model has positions (before anything
             is computed), or the model's output is NaN.
     """
-    chains = _chains(model, vocabulary, prompts, config, first_prompt, warn)
-    with evaluating(model):
+    reader = reader_of(model)
+    chains = _chains(reader, vocabulary, prompts, config, first_prompt, warn)
+    with reader.ready():
         for batch in token_batches(
             [len(chain.ids) + chain.most for chain in chains],
             batch_tokens=batch_tokens,
-            batch_rows=max(1, _LOGITS // model.vocabulary),
+            batch_rows=max(1, _LOGITS // reader.vocabulary),
         ):
-            for _ in _follow(model, vocabulary, [chains[place] for place in batch], config):
+            for _ in _follow(reader, vocabulary, [chains[place] for place in batch], config):
                 pass
     results = [chain.result for chain in chains]
     count = config.samples
@@ -133,7 +132,7 @@ def generate(
 
 
 def stream(
-    model: LanguageModel,
+    model: LanguageModel | Reader,
     vocabulary: Vocabulary,
     prompt: str,
     config: GenerationConfig,
@@ -149,11 +148,12 @@ def stream(
         ModelError: as `generate`.
     """
     config = config.model_copy(update={"samples": 1})
-    chains = _chains(model, vocabulary, [prompt], config, 1, warn)
+    reader = reader_of(model)
+    chains = _chains(reader, vocabulary, [prompt], config, 1, warn)
 
     def pieces() -> Iterator[str]:
-        with evaluating(model):
-            yield from filter(None, _follow(model, vocabulary, chains, config))
+        with reader.ready():
+            yield from filter(None, _follow(reader, vocabulary, chains, config))
 
     return pieces()
 
@@ -171,7 +171,7 @@ def prompt_ids(vocabulary: Vocabulary, prompts: Sequence[str]) -> list[list[int]
 
 
 def _chains(
-    model: LanguageModel,
+    reader: Reader,
     vocabulary: Vocabulary,
     prompts: Sequence[str],
     config: GenerationConfig,
@@ -180,7 +180,7 @@ def _chains(
 ) -> list[_Chain]:
     """All samples of all prompts, none begun."""
     chains = []
-    longest = model.config.longest
+    longest = reader.longest
     for number, ids in enumerate(prompt_ids(vocabulary, prompts)):
         most = config.max_tokens
         if longest is not None:
@@ -219,7 +219,7 @@ def _require_room(ids: Sequence[int], longest: int, number: int) -> None:
 
 @torch.inference_mode()
 def _follow(
-    model: LanguageModel,
+    reader: Reader,
     vocabulary: Vocabulary,
     chains: Sequence[_Chain],
     config: GenerationConfig,
@@ -230,14 +230,13 @@ def _follow(
     model's last position.
     """
     rows = list(chains)
-    device = model.output_weight.device
     next_token = NextToken(
-        _choice(chains, config, device),
+        _choice(chains, config, reader.device),
         [chain.ids for chain in chains],
-        blocked(vocabulary, model.vocabulary).to(device),
+        blocked(vocabulary, reader.vocabulary).to(reader.device),
         penalty=config.repetition_penalty,
     )
-    cache, logits_rv = _read_prompts(model, chains)
+    reading, logits_rv = _read_prompts(reader, chains)
     while True:
         token_r, log_prob_r = next_token(logits_rv)
         drawn = zip(rows, token_r.tolist(), log_prob_r.tolist(), strict=True)
@@ -248,30 +247,20 @@ def _follow(
             return
         if len(kept) < len(rows):
             kept_r = torch.tensor(kept, device=token_r.device)
-            cache.select(kept_r)
+            reading.select(kept_r)
             next_token.select(kept_r)
             rows, token_r = [rows[row] for row in kept], token_r[kept_r]
-        logits_rv = model.project(model.step(token_r[:, None], cache)[:, -1])
+        logits_rv = reading.advance(token_r)
 
 
-def _read_prompts(
-    model: LanguageModel, chains: Sequence[_Chain]
-) -> tuple[Cache, Float[Tensor, "r v"]]:
-    """Read every prompt once; give the cache and the logits of what follows, a row a chain."""
-    device = model.output_weight.device
+def _read_prompts(reader: Reader, chains: Sequence[_Chain]) -> tuple[Reading, Float[Tensor, "r v"]]:
+    """Read every prompt once; give them and the logits of what follows, a row a chain."""
     ids_of = {chain.number: chain.ids for chain in chains}
-    # Padded on the left, all prompts end at one place.
-    ids_bt, mask_bt = padded(list(ids_of.values()), fill=0, device=device, left=True)
-    cache = model.start(len(ids_bt))
-    ragged = not bool(mask_bt.all())
-    for start in range(0, ids_bt.shape[1], _PART):
-        part = slice(start, start + _PART)
-        hidden_btd = model.step(ids_bt[:, part], cache, mask_bt[:, part] if ragged else None)
-    logits_bv = model.project(hidden_btd[:, -1])
+    reading, logits_bv = reader.read(list(ids_of.values()))
     row_of = {number: row for row, number in enumerate(ids_of)}
-    rows_r = torch.tensor([row_of[chain.number] for chain in chains], device=device)
-    cache.select(rows_r)
-    return cache, logits_bv[rows_r]
+    rows_r = torch.tensor([row_of[chain.number] for chain in chains], device=reader.device)
+    reading.select(rows_r)
+    return reading, logits_bv[rows_r]
 
 
 def _choice(chains: Sequence[_Chain], config: GenerationConfig, device: torch.device) -> Choice:

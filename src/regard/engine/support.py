@@ -1,6 +1,6 @@
 """What the engine can compute, and the names by which it refuses what it can't."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from regard.engine.positions import (
     alibi_slopes,
@@ -8,46 +8,84 @@ from regard.engine.positions import (
     rotary_amplitude,
     rotary_rates,
 )
-from regard.models.config import LayerConfig, TransformerConfig, mixers_in_words
+from regard.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    LayerConfig,
+    ModelConfig,
+    TransformerConfig,
+    mixers_in_words,
+)
 from regard.nn.config import AlibiConfig, RelativeConfig, RotaryConfig, SinusoidalConfig
 
 # What the C++ side reads; see csrc/config.h.
 NativeConfig = dict[str, int | float | bool | str | list[float] | list[int]]
 
-_SAME_NAMES = (
-    "d_model",
-    "num_heads",
-    "d_ff",
-    "encoder_layers",
-    "decoder_layers",
-    "attention_bias",
-    "norm_position",
-    "feed_forward",
-    "tying",
-    "embedding_scale",
-    "embedding_norm",
-    "output_scale",
-    "output_bias",
-)
+_LAYERS = ("d_model", "num_heads", "d_ff", "attention_bias", "norm_position", "feed_forward")
+_EMBEDDINGS = ("embedding_scale", "embedding_norm")
+# What a family has not.
+_NONE: NativeConfig = {
+    "encoder_layers": 0,
+    "decoder_layers": 0,
+    "tying": "two_way",
+    "output_scale": False,
+    "output_bias": False,
+    "window": 0,
+    "window_from": 0,
+    "token_types": 0,
+    "classes": 0,
+    "prediction_head": False,
+    "pooler": False,
+}
 
 
-def refusal(config: TransformerConfig) -> str:
+def refusal(config: ModelConfig) -> str:
     """What of a model the engine does not support, as the recipe says it; "" if nothing."""
-    if config.decoder_mixer != "attention":
+    if isinstance(config, TransformerConfig) and config.decoder_mixer != "attention":
         return f'model.decoder_mixer = "{config.decoder_mixer}"'
-    if mixers := mixers_in_words(config):
-        return mixers
-    return ""
+    return mixers_in_words(config)
 
 
 def native_config(
     config: TransformerConfig, *, source_vocabulary: int, target_vocabulary: int
 ) -> NativeConfig:
     """A supported config in the words of the C++ side, with everything left out written out."""
-    settings: dict[str, Any] = {name: getattr(config, name) for name in _SAME_NAMES}
-    return settings | {
+    names = (*_EMBEDDINGS, "encoder_layers", "decoder_layers", "tying")
+    return _common(config, (*names, "output_scale", "output_bias")) | {
+        "family": "translation",
         "source_vocabulary": source_vocabulary,
         "target_vocabulary": target_vocabulary,
+    }
+
+
+def language_config(config: DecoderConfig, *, vocabulary: int) -> NativeConfig:
+    """A supported language model in the words of the C++ side."""
+    return _common(config, (*_EMBEDDINGS, "output_bias", "window", "window_from")) | {
+        "family": "language",
+        "source_vocabulary": vocabulary,
+        "target_vocabulary": vocabulary,
+        "decoder_layers": config.num_layers,
+        "tying": "two_way" if config.tied else "none",
+    }
+
+
+def encoder_config(config: EncoderConfig, *, vocabulary: int, classes: int) -> NativeConfig:
+    """A supported encoder in the words of the C++ side."""
+    return _common(config, (*_EMBEDDINGS, "token_types", "prediction_head", "pooler")) | {
+        "family": "encoding",
+        "source_vocabulary": vocabulary,
+        "target_vocabulary": vocabulary,
+        "encoder_layers": config.num_layers,
+        "classes": classes,
+    }
+
+
+def _common(config: LayerConfig, names: Sequence[str]) -> NativeConfig:
+    """What layers are made of, and the keys of these names; the others are as good as none."""
+    settings: NativeConfig = {name: getattr(config, name) for name in (*_LAYERS, *names)}
+    return {
+        **_NONE,
+        **settings,
         "num_kv_heads": config.kv_heads,
         "d_k": config.key_dim,
         "d_v": config.value_dim,

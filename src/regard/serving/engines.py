@@ -15,7 +15,7 @@ from regard.text.vocabulary import never_generated
 
 EngineName = Literal["auto", "native", "torch"]
 
-_HINT: Final = "Leave the engine to be chosen, or use --engine torch."
+HINT: Final = "Leave the engine to be chosen, or use --engine torch."
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def choose_engine(
         raise EngineError(
             f"the engine does not support {refusal or 'a GPU'}",
             where=str(runs[0].path),
-            hint=_HINT,
+            hint=HINT,
         )
     made = _packed(runs[0], dtype=cast(Dtype, dtype or "float32"), threads=threads)
     return Chosen(made, required=required)

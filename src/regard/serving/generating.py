@@ -36,6 +36,8 @@ def generate(
     prompt_file: Path | None = None,
     threads: int | None = None,
     json: bool = False,
+    engine: str = "auto",
+    dtype: str | None = None,
 ) -> None:
     """Go on with prompts, and print each with what comes after it.
 
@@ -50,6 +52,8 @@ def generate(
         prompt_file: a file with a prompt a line, which may be empty; standard input is read so
             where there are neither prompts nor a file.
         threads: CPU threads to use.
+        engine: who reads the prompts, as `regard.load_language_model` has it.
+        dtype: what the engine computes with.
 
     Raises:
         DataError: a prompt or the file is not UTF-8, or the file is missing.
@@ -68,8 +72,10 @@ def generate(
         load_torch("regard.serving.generator")
         from regard.serving.generator import load_language_model
 
-        generator = load_language_model(run, threads=threads)
+        generator = load_language_model(run, threads=threads, engine=engine, dtype=dtype)
         generator.generation = config
+        if generator.torch_serves:
+            say(f"note: PyTorch reads; the engine does not support {generator.torch_serves}")
         if len(prompts) == 1 and config.samples == 1 and not json:
             _write_as_it_comes(generator, prompts[0], writer)
         else:

@@ -11,12 +11,14 @@ from regard.decoding.score_texts import TextScore, score_texts
 from regard.models.decoder import LanguageModel
 from regard.recipes.explain import explain
 from regard.recipes.recipe import DecoderRecipe
+from regard.serving.engines import check_names, wanted_device
 from regard.serving.opening import (
     OpenedLanguageModel,
     RunPath,
     open_language_model,
 )
 from regard.serving.place import Place
+from regard.serving.readers import EngineReader, keeps_from, language_reader
 from regard.serving.strings import checked_string, checked_strings, refuse_unknown
 from regard.text.vocabulary import Vocabulary
 
@@ -36,7 +38,12 @@ class GenerationOptions(TypedDict, total=False):
 
 
 def load_language_model(
-    path: RunPath, *, device: str = "auto", threads: int | None = None
+    path: RunPath,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
 ) -> "Generator":
     """Open the run of a decoder, to go on with texts.
 
@@ -52,33 +59,56 @@ def load_language_model(
     Args:
         path: a run folder.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "cuda:1".
-        threads: CPU threads to use, in the whole process; None leaves torch's setting.
+        threads: CPU threads to use, in the whole process; None leaves torch's setting, and
+            gives the engine all cores.
+        engine: who reads texts and says what may follow: "native" is the engine, "torch" is
+            PyTorch, "auto" the engine where there is one, on the CPU.
+        dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
 
     Raises:
         RunFolderError: the folder is not there or damaged, or its parts do not belong together.
         RecipeError: the run is of another family; says which command is for it.
-        RegardError: there is no such device.
+        RegardError: there is no such device, engine or dtype; or the engine must go on with
+            texts and can't (`EngineError`).
     """
-    run = open_language_model(path, Place(device, threads).check())
+    check_names(engine, dtype)
+    run = open_language_model(path, Place(wanted_device(device, engine), threads).check())
+    problem = keeps_from(run, engine=engine, dtype=dtype)
+    if problem is None:
+        return Generator(run, language_reader(run, dtype=dtype, threads=threads))
     run.held.make()
-    return Generator(run)
+    return Generator(run, torch_serves=problem)
 
 
 class Generator:
     """A trained language model and all it takes to go on with texts; from `load_language_model`.
 
-    `generation` says how it draws tokens where a call says nothing else; it is the recipe's, and
-    may be replaced.
+    `torch_serves` says what of the model keeps the engine from it; it is empty where the engine
+    serves, PyTorch was asked for, or there is no engine. `generation` says how it draws tokens
+    where a call says nothing else; it is the recipe's, and may be replaced.
     """
 
-    def __init__(self, run: OpenedLanguageModel) -> None:
+    def __init__(
+        self,
+        run: OpenedLanguageModel,
+        reader: EngineReader | None = None,
+        *,
+        torch_serves: str = "",
+    ) -> None:
         self._run = run
+        self.torch_serves = torch_serves
+        self._reader = reader
         self.generation: GenerationConfig = run.recipe.generation
 
     @property
     def model(self) -> LanguageModel:
         """The model, a plain `torch.nn.Module`."""
         return self._run.model
+
+    @property
+    def engine(self) -> str:
+        """Who goes on with texts: "torch", or the engine with its dtype and instructions."""
+        return "torch" if self._reader is None else str(self._reader)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -149,7 +179,7 @@ class Generator:
             As `generate`.
         """
         return generate(
-            self.model,
+            self._reader or self.model,
             self.vocabulary,
             checked_strings(prompts, "prompts"),
             self._config(options),
@@ -177,7 +207,9 @@ class Generator:
             As `generate`, all of it but NaN before the first piece is asked for.
         """
         checked_string(prompt, "prompt")
-        return stream(self.model, self.vocabulary, prompt, self._config(options), warn=warn)
+        return stream(
+            self._reader or self.model, self.vocabulary, prompt, self._config(options), warn=warn
+        )
 
     def score(self, texts: Iterable[str]) -> list[TextScore]:
         """How likely each text is, from its beginning to its end.

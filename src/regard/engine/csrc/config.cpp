@@ -80,8 +80,12 @@ void check(const ModelConfig& config) {
   positive("d_k", config.d_k);
   positive("d_v", config.d_v);
   positive("d_ff", config.d_ff);
-  positive("encoder_layers", config.encoder_layers);
-  positive("decoder_layers", config.decoder_layers);
+  if (config.family != Family::language) positive("encoder_layers", config.encoder_layers);
+  if (config.family != Family::encoding) positive("decoder_layers", config.decoder_layers);
+  if (config.window < 0 || config.window_from < 0 || config.token_types < 0 ||
+      config.classes < 0 || config.token_types > kLargest || config.classes > kLargest) {
+    throw std::invalid_argument("window, window_from, token_types and classes must not be below 0");
+  }
   fits("num_heads * d_k", std::int64_t{config.num_heads} * config.d_k);
   fits("num_heads * d_v", std::int64_t{config.num_heads} * config.d_v);
   fits("2 * d_ff", std::int64_t{2} * config.d_ff);

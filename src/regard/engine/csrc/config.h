@@ -5,6 +5,7 @@
 
 namespace regard {
 
+enum class Family { translation, language, encoding };
 enum class NormKind { layer, rms };
 enum class NormPosition { post, pre };
 enum class FeedForwardKind { relu, gelu, gelu_tanh, swish, swiglu, geglu, geglu_tanh };
@@ -16,7 +17,9 @@ enum class Tying { none, two_way, three_way };
 inline bool is_gated(FeedForwardKind kind) { return kind >= FeedForwardKind::swiglu; }
 
 // All sizes resolved; `attention_scale` 0 means 1 / sqrt(d_k).
+// Language models have a decoder alone, and encoders an encoder.
 struct ModelConfig {
+  Family family = Family::translation;
   int source_vocabulary = 0;
   int target_vocabulary = 0;
   int d_model = 0;
@@ -51,6 +54,13 @@ struct ModelConfig {
   bool embedding_norm = false;
   bool output_scale = false;
   bool output_bias = false;
+  int window = 0;  // of a language model: how far back layers from `window_from` on look; 0: all
+  int window_from = 0;
+  // Of an encoder.
+  int token_types = 0;
+  int classes = 0;
+  bool prediction_head = false;
+  bool pooler = false;
 
   int query_width() const { return num_heads * d_k; }
   int key_width() const { return num_kv_heads * d_k; }

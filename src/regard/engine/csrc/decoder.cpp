@@ -71,9 +71,12 @@ const float* decode(Work& work, const Model& model, const std::vector<LiveRow>& 
     const DecoderLayer& layer = model.decoder[static_cast<std::size_t>(number)];
     residual(work, config, layer.self_attention.norm, x, count,
              [&](const float* in, float* out) { look_back(work, model, number, rows, in, out); });
-    residual(work, config, layer.cross_attention.norm, x, count, [&](const float* in, float* out) {
-      look_at_source(work, model, number, rows, in, out);
-    });
+    if (config.family == Family::translation) {
+      residual(work, config, layer.cross_attention.norm, x, count,
+               [&](const float* in, float* out) {
+                 look_at_source(work, model, number, rows, in, out);
+               });
+    }
     residual(work, config, layer.feed_forward.norm, x, count, [&](const float* in, float* out) {
       feed_forward(work, config, layer.feed_forward, in, count, out);
     });

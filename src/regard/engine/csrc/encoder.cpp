@@ -9,13 +9,6 @@ namespace regard {
 
 namespace {
 
-// The first row of each sentence, and at last the number of rows.
-std::vector<std::size_t> offsets_of(std::span<const Source> sources) {
-  std::vector<std::size_t> offsets{0};
-  for (const Source& source : sources) offsets.push_back(offsets.back() + source.ids->size());
-  return offsets;
-}
-
 // Calls part(row, sentence, place in it) for every row, on several threads.
 template <class Part>
 void each_row(Work& work, const std::vector<std::size_t>& offsets, std::size_t cost, Part&& part) {
@@ -65,34 +58,11 @@ void attend_to_itself(Work& work, const Model& model, const SelfAttention& layer
   project(work, layer.output, context, rows, y);
 }
 
-// The sources whose rows are worked on at once: together they stay near the cache.
-constexpr std::size_t kRows = 256;
-
-void encode_group(Work& work, const Model& model, std::span<const Source> sources) {
+// What the decoder's layers look for in the encoder's output.
+void remember(Work& work, const Model& model, std::span<const Source> sources,
+              const std::vector<std::size_t>& offsets, const float* x) {
   const ModelConfig& config = model.config;
-  const std::vector<std::size_t> offsets = offsets_of(sources);
   const std::size_t rows = offsets.back();
-  const std::size_t width = static_cast<std::size_t>(config.d_model);
-  float* x = work.hidden.room(rows * width);
-  for (std::size_t sentence = 0; sentence < sources.size(); ++sentence) {
-    const Ids& ids = *sources[sentence].ids;
-    for (std::size_t place = 0; place < ids.size(); ++place) {
-      embed(model, model.source, ids[place], static_cast<int>(place),
-            x + (offsets[sentence] + place) * width);
-    }
-  }
-  for (const EncoderLayer& layer : model.encoder) {
-    residual(work, config, layer.self_attention.norm, x, rows, [&](const float* in, float* out) {
-      attend_to_itself(work, model, layer.self_attention, in, offsets, out);
-    });
-    residual(work, config, layer.feed_forward.norm, x, rows, [&](const float* in, float* out) {
-      feed_forward(work, config, layer.feed_forward, in, rows, out);
-    });
-  }
-  if (config.norm_position == NormPosition::pre) {
-    normalise(work, model.encoder_norm, x, x, rows, config.d_model);
-  }
-
   for (const Source& source : sources) source.memory->reach(static_cast<int>(source.ids->size()));
   const std::size_t memory_width = static_cast<std::size_t>(config.memory_width());
   float* projected = work.projected.room(rows * memory_width);
@@ -108,16 +78,50 @@ void encode_group(Work& work, const Model& model, std::span<const Source> source
 
 }  // namespace
 
+const float* run_encoder(Work& work, const Model& model, std::span<const Ids* const> texts,
+                         std::vector<std::size_t>& offsets) {
+  const ModelConfig& config = model.config;
+  offsets.assign(1, 0);
+  for (const Ids* ids : texts) offsets.push_back(offsets.back() + ids->size());
+  const std::size_t rows = offsets.back();
+  const std::size_t width = static_cast<std::size_t>(config.d_model);
+  float* x = work.hidden.room(rows * width);
+  for (std::size_t text = 0; text < texts.size(); ++text) {
+    const Ids& ids = *texts[text];
+    for (std::size_t place = 0; place < ids.size(); ++place) {
+      embed(model, model.source, ids[place], static_cast<int>(place),
+            x + (offsets[text] + place) * width);
+    }
+  }
+  for (const EncoderLayer& layer : model.encoder) {
+    residual(work, config, layer.self_attention.norm, x, rows, [&](const float* in, float* out) {
+      attend_to_itself(work, model, layer.self_attention, in, offsets, out);
+    });
+    residual(work, config, layer.feed_forward.norm, x, rows, [&](const float* in, float* out) {
+      feed_forward(work, config, layer.feed_forward, in, rows, out);
+    });
+  }
+  if (config.norm_position == NormPosition::pre) {
+    normalise(work, model.encoder_norm, x, x, rows, config.d_model);
+  }
+  return x;
+}
+
 void encode(Work& work, const Model& model, std::span<const Source> sources,
             const std::function<void()>& keep_on) {
+  std::vector<const Ids*> texts;
+  std::vector<std::size_t> offsets;
   while (!sources.empty()) {
     keep_on();
     std::size_t rows = sources[0].ids->size();
     std::size_t count = 1;
-    while (count < sources.size() && rows + sources[count].ids->size() <= kRows) {
+    while (count < sources.size() && rows + sources[count].ids->size() <= kEncoderRows) {
       rows += sources[count++].ids->size();
     }
-    encode_group(work, model, sources.first(count));
+    texts.clear();
+    for (const Source& source : sources.first(count)) texts.push_back(source.ids);
+    const float* hidden = run_encoder(work, model, texts, offsets);
+    remember(work, model, sources.first(count), offsets, hidden);
     sources = sources.subspan(count);
   }
 }

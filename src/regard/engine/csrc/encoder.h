@@ -19,6 +19,14 @@ struct Source {
   Cache* memory;
 };
 
+// Rows that are worked on at once: together they stay near the cache.
+inline constexpr std::size_t kEncoderRows = 256;
+
+// The encoder's output for texts, one after the other; `offsets` becomes the first row of each, and
+// at last the number of rows. It stays until work.hidden is used again.
+const float* run_encoder(Work& work, const Model& model, std::span<const Ids* const> texts,
+                         std::vector<std::size_t>& offsets);
+
 // `keep_on` is asked now and then, and may throw.
 void encode(Work& work, const Model& model, std::span<const Source> sources,
             const std::function<void()>& keep_on);

@@ -138,6 +138,7 @@ void embed(const Model& model, const Embedding& embedding, int id, int position,
   const int width = model.config.d_model;
   embedding.table->copy_row(id, row);
   if (model.config.embedding_scale) scale(model.embedding_scale, row, width);
+  if (!embedding.type.empty()) add(embedding.type.data(), row, width);
   if (const float* here = model.position(embedding, position)) add(here, row, width);
   if (!embedding.norm.gain.empty()) normalise(embedding.norm, row, row, width);
 }

@@ -6,8 +6,6 @@
 
 namespace regard {
 
-namespace {
-
 // Makes the parts of a model out of what a Reader reads.
 class Builder {
  public:
@@ -52,10 +50,41 @@ class Builder {
             linear(name + ".output", config_.d_model, config_.d_ff, bias), norm(name + "_norm")};
   }
 
+  EncoderLayer encoder_layer(const std::string& name) {
+    return {self_attention(name + ".self_attention"), feed_forward(name + ".feed_forward")};
+  }
+
   Linear linear(const std::string& name, int out, int in, bool with_bias) {
+    return linear(name, out, in, with_bias, dtype_);
+  }
+
+  Linear linear(const std::string& name, int out, int in, bool with_bias, Dtype dtype) {
     const float* weight = reader_.read(name + ".weight", {out, in});
     const float* bias = with_bias ? reader_.read(name + ".bias", {out}) : nullptr;
-    return Linear::pack(weight, bias, out, in, dtype_);
+    return Linear::pack(weight, bias, out, in, dtype);
+  }
+
+  // The output projection: a matrix of that name with a bias of another, or none.
+  Linear projection(const std::string& name, int vocabulary, const char* bias) {
+    return Linear::pack(reader_.read(name, {vocabulary, config_.d_model}),
+                        bias == nullptr ? nullptr : reader_.read(bias, {vocabulary}), vocabulary,
+                        config_.d_model, dtype_);
+  }
+
+  Table table(const std::string& name, int vocabulary) {
+    return Table(reader_.read(name, {vocabulary, config_.d_model}),
+                 static_cast<std::size_t>(vocabulary), config_.d_model, dtype_);
+  }
+
+  // Positions of a stack whose weights, if there are any, have that name.
+  Places positions(const std::string& name, bool bidirectional, Embedding& embedding) {
+    const float* biases = nullptr;
+    if (config_.positions == PositionsKind::learned) {
+      embedding.positions = reader_.copy(name, {config_.max_positions, config_.d_model});
+    } else if (config_.positions == PositionsKind::relative) {
+      biases = reader_.read(name, {config_.relative_buckets, config_.num_heads});
+    }
+    return Places(config_, bidirectional, biases);
   }
 
  private:
@@ -68,6 +97,8 @@ class Builder {
   Reader reader_;
   Dtype dtype_;
 };
+
+namespace {
 
 // Rows [begin, end) of the sinusoids, appended.
 void append_sinusoids(const ModelConfig& config, int begin, int end, std::vector<float>& table) {
@@ -90,54 +121,46 @@ void append_sinusoids(const ModelConfig& config, int begin, int end, std::vector
 Model::Model(const ModelConfig& given, const Weights& weights, Dtype dtype) : config(given) {
   check(config);
   Builder builder(config, weights, dtype);
-  Reader& reader = builder.reader();
-  const int width = config.d_model;
-
   attention_scale = static_cast<float>(config.attention_scale > 0
                                            ? config.attention_scale
                                            : 1.0 / std::sqrt(static_cast<double>(config.d_k)));
   if (config.embedding_scale) {
-    embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(width)));
+    embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.d_model)));
   }
-  const char* target_name = config.tying == Tying::three_way ? "source_embedding.weight"
-                                                              : "target_embedding.weight";
-  const float* output_weight =
-      config.tying == Tying::none
-          ? reader.read("projection.weight", {config.target_vocabulary, width})
-          : reader.read(target_name, {config.target_vocabulary, width});
-  source_table_ = Table(reader.read("source_embedding.weight", {config.source_vocabulary, width}),
-                        static_cast<std::size_t>(config.source_vocabulary), width, dtype);
+  switch (config.family) {
+    case Family::translation:
+      make_translation(builder);
+      break;
+    case Family::language:
+      make_language_model(builder);
+      break;
+    case Family::encoding:
+      make_encoder(builder);
+      break;
+  }
+  builder.reader().finish();
+}
+
+void Model::make_translation(Builder& builder) {
+  const bool one_table = config.tying == Tying::three_way;
+  const std::string target_name = one_table ? "source_embedding.weight" : "target_embedding.weight";
+  source_table_ = builder.table("source_embedding.weight", config.source_vocabulary);
   source.table = target.table = &source_table_;
-  if (config.tying != Tying::three_way) {
-    target_table_ = Table(reader.read(target_name, {config.target_vocabulary, width}),
-                          static_cast<std::size_t>(config.target_vocabulary), width, dtype);
+  if (!one_table) {
+    target_table_ = builder.table(target_name, config.target_vocabulary);
     target.table = &target_table_;
   }
-  if (config.positions == PositionsKind::learned) {
-    source.positions = reader.copy("source_positions.weight", {config.max_positions, width});
-    target.positions = reader.copy("target_positions.weight", {config.max_positions, width});
-  }
-  const float* source_biases = nullptr;
-  const float* target_biases = nullptr;
-  if (config.positions == PositionsKind::relative) {
-    const int buckets = config.relative_buckets;
-    source_biases = reader.read("source_positions.weight", {buckets, config.num_heads});
-    target_biases = reader.read("target_positions.weight", {buckets, config.num_heads});
-  }
-  source_places = Places(config, true, source_biases);
-  target_places = Places(config, false, target_biases);
+  source_places = builder.positions("source_positions.weight", true, source);
+  target_places = builder.positions("target_positions.weight", false, target);
   if (config.embedding_norm) {
     source.norm = builder.norm("source_embedding_norm");
     target.norm = builder.norm("target_embedding_norm");
   }
-  const float* output_bias =
-      config.output_bias ? reader.read("output_bias", {config.target_vocabulary}) : nullptr;
-  projection = Linear::pack(output_weight, output_bias, config.target_vocabulary, width, dtype);
-
+  projection =
+      builder.projection(config.tying == Tying::none ? "projection.weight" : target_name,
+                         config.target_vocabulary, config.output_bias ? "output_bias" : nullptr);
   for (int number = 0; number < config.encoder_layers; ++number) {
-    const std::string name = "encoder_layers." + std::to_string(number);
-    encoder.push_back({builder.self_attention(name + ".self_attention"),
-                       builder.feed_forward(name + ".feed_forward")});
+    encoder.push_back(builder.encoder_layer("encoder_layers." + std::to_string(number)));
   }
   for (int number = 0; number < config.decoder_layers; ++number) {
     const std::string name = "decoder_layers." + std::to_string(number);
@@ -149,11 +172,54 @@ Model::Model(const ModelConfig& given, const Weights& weights, Dtype dtype) : co
     encoder_norm = builder.norm("encoder_norm");
     decoder_norm = builder.norm("decoder_norm");
   }
-  reader.finish();
+}
+
+void Model::make_language_model(Builder& builder) {
+  target_table_ = builder.table("embedding.weight", config.target_vocabulary);
+  target.table = &target_table_;
+  target_places = builder.positions("positions.weight", false, target);
+  if (config.embedding_norm) target.norm = builder.norm("embedding_norm");
+  projection =
+      builder.projection(config.tying == Tying::none ? "projection.weight" : "embedding.weight",
+                         config.target_vocabulary, config.output_bias ? "output_bias" : nullptr);
+  for (int number = 0; number < config.decoder_layers; ++number) {
+    const std::string name = "layers." + std::to_string(number);
+    decoder.push_back({builder.self_attention(name + ".self_attention"),
+                       {},
+                       builder.feed_forward(name + ".feed_forward")});
+  }
+  if (config.norm_position == NormPosition::pre) decoder_norm = builder.norm("norm");
+}
+
+void Model::make_encoder(Builder& builder) {
+  const int width = config.d_model;
+  source_table_ = builder.table("embedding.weight", config.source_vocabulary);
+  source.table = &source_table_;
+  source_places = builder.positions("positions.weight", true, source);
+  if (config.token_types > 0) {
+    source.type = builder.reader().copy("type_embedding.weight", {config.token_types, width});
+    source.type.resize(static_cast<std::size_t>(width));
+  }
+  if (config.embedding_norm) source.norm = builder.norm("embedding_norm");
+  for (int number = 0; number < config.encoder_layers; ++number) {
+    encoder.push_back(builder.encoder_layer("layers." + std::to_string(number)));
+  }
+  if (config.norm_position == NormPosition::pre) encoder_norm = builder.norm("norm");
+  if (config.prediction_head) {
+    prediction = builder.linear("prediction.dense", width, width, true);
+    prediction_norm = builder.norm("prediction.norm");
+    projection =
+        builder.projection("embedding.weight", config.source_vocabulary, "prediction.bias");
+  }
+  // What comes last and is small stays as it is.
+  if (config.pooler) pooler = builder.linear("pooler", width, width, true, Dtype::f32);
+  if (config.classes > 0) {
+    classifier = builder.linear("classifier", config.classes, width, true, Dtype::f32);
+  }
 }
 
 std::size_t Model::bytes() const {
-  std::size_t total = projection.bytes();
+  std::size_t total = projection.bytes() + prediction.bytes() + pooler.bytes() + classifier.bytes();
   for (const EncoderLayer& layer : encoder) {
     total += layer.self_attention.input.bytes() + layer.self_attention.output.bytes() +
              layer.feed_forward.input.bytes() + layer.feed_forward.output.bytes();

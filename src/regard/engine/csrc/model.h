@@ -55,9 +55,12 @@ struct DecoderLayer {
 // What turns ids into vectors. `norm` is empty where there is none.
 struct Embedding {
   const Table* table = nullptr;
+  std::vector<float> type;       // of an encoder's first kind of segment, if it has kinds
   std::vector<float> positions;  // learned ones; sinusoids are in Model::sinusoids
   Norm norm;
 };
+
+class Builder;
 
 struct Model {
   Model(const ModelConfig& config, const Weights& weights, Dtype dtype);
@@ -84,8 +87,17 @@ struct Model {
   Norm encoder_norm;  // empty gains: none
   Norm decoder_norm;
   Linear projection;
+  // Of an encoder: what comes before the projection, and what classifies.
+  Linear prediction;
+  Norm prediction_norm;
+  Linear pooler;
+  Linear classifier;
 
  private:
+  void make_translation(Builder& builder);
+  void make_language_model(Builder& builder);
+  void make_encoder(Builder& builder);
+
   Table source_table_;
   Table target_table_;
   std::vector<float> sinusoids_;
