@@ -18,6 +18,7 @@ from regard.training.losses import LossSums
 from regard.training.optimizers import build_optimizer, set_learning_rate
 from regard.training.precision import Precision, autocast
 from regard.training.processes import ALONE, Processes
+from regard.training.recompute import recompute_layers
 from regard.training.tally import StepFigures, Tally
 
 # The loss of a part of the kind that the batches give.
@@ -63,6 +64,8 @@ class Stepper:
         self._device = device
         self._precision: Precision = precision
         self._processes = processes
+        if config.activation_checkpointing:
+            recompute_layers(model)
         # An encoder has heads of which a loss uses one.
         self._loss = processes.wrapped(
             _Loss(model, loss, config.label_smoothing),
