@@ -105,8 +105,9 @@ def test_every_filling_has_a_text_to_read(encoder: Encoder) -> None:
     ],
 )
 def test_text_around_masks_is_cut_as_it_would_be_without(
-    encoder: Encoder, monkeypatch: pytest.MonkeyPatch, text: str, pieces: list[bytes]
+    encoder_run: Path, monkeypatch: pytest.MonkeyPatch, text: str, pieces: list[bytes]
 ) -> None:
+    encoder = regard.load_encoder(encoder_run, engine="torch", device="cpu")
     rows: list[list[int]] = []
     forward = encoder.model.forward
     monkeypatch.setattr(

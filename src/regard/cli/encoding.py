@@ -8,6 +8,8 @@ from cyclopts.types import PositiveInt
 
 from regard.cli.options import FILES, File, Json, Threads
 
+Engine = Literal["auto", "native", "torch"]
+Dtype = Literal["float32", "bfloat16", "int8"] | None
 _Input = Annotated[Path | None, Parameter(name="--input", group=FILES)]
 
 
@@ -19,6 +21,8 @@ def embed(
     input_: _Input = None,
     pooling: Literal["mean", "cls"] | None = None,
     no_normalize: bool = False,
+    engine: Engine = "auto",
+    dtype: Dtype = None,
     threads: Threads = None,
 ) -> None:
     """Make a vector of each line of standard input, and write them to a file.
@@ -32,6 +36,8 @@ def embed(
         input_: Read from this file.
         pooling: The mean over all tokens (mean), or the first token's vector (cls).
         no_normalize: Leave vectors as long as they are, not of length 1.
+        engine: Who computes: native, torch (PyTorch), or by itself native where it can.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.serving import encoding
 
@@ -42,6 +48,8 @@ def embed(
         pooling=pooling,
         normalize=False if no_normalize else None,
         threads=threads,
+        engine=engine,
+        dtype=dtype,
     )
 
 
@@ -52,6 +60,8 @@ def classify(
     input_: _Input = None,
     output: File = None,
     labels: File = None,
+    engine: Engine = "auto",
+    dtype: Dtype = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -65,17 +75,29 @@ def classify(
         input_: Read from this file.
         output: Write to this file.
         labels: A file of labels, tabs and texts, to print accuracy, macro F1 and confusions of.
+        engine: Who computes: native, torch (PyTorch), or by itself native where it can.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.errors import RegardError
     from regard.serving import encoding
 
     if labels is None:
-        encoding.classify(run, input=input_, output=output, threads=threads, json=json)
+        encoding.classify(
+            run,
+            input=input_,
+            output=output,
+            threads=threads,
+            engine=engine,
+            dtype=dtype,
+            json=json,
+        )
         return
     for name, path in (("--input", input_), ("--output", output)):
         if path is not None:
             raise RegardError("cannot go with --labels", where=name, hint="Give one of the two.")
-    encoding.evaluate_classifier(run, labels=labels, threads=threads, json=json)
+    encoding.evaluate_classifier(
+        run, labels=labels, threads=threads, engine=engine, dtype=dtype, json=json
+    )
 
 
 def fill(
@@ -84,6 +106,8 @@ def fill(
     /,
     *,
     top: PositiveInt = 5,
+    engine: Engine = "auto",
+    dtype: Dtype = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -95,7 +119,9 @@ def fill(
         run: The run folder of an encoder.
         text: For example "The [MASK] sat."
         top: How many for each mask. Default: 5.
+        engine: Who computes: native, torch (PyTorch), or by itself native where it can.
+        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
     """
     from regard.serving import encoding
 
-    encoding.fill(run, text, top=top, threads=threads, json=json)
+    encoding.fill(run, text, top=top, threads=threads, engine=engine, dtype=dtype, json=json)

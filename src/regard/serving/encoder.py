@@ -8,19 +8,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.decoding.encode import (
-    embed,
-    framed_row,
-    framed_rows,
-    label_shares,
-    mask_shares,
-    room_for_text,
-)
+from regard.decoding.encode import framed_row, framed_rows, room_for_text
 from regard.errors import DataError, ModelError, RegardError, command
 from regard.models.encoder import Pooling, TextEncoder
 from regard.recipes.recipe import EncoderRecipe
+from regard.serving.encoders import Encoding, EngineEncoding, TorchEncoding, engine_encoding
+from regard.serving.engines import check_names, wanted_device
 from regard.serving.opening import OpenedEncoder, RunPath, open_encoder
 from regard.serving.place import Place
+from regard.serving.readers import keeps_from
 from regard.serving.strings import checked_string, checked_strings
 from regard.text.vocabulary import Vocabulary
 
@@ -52,7 +48,14 @@ class Filling:
     token: int
 
 
-def load_encoder(path: RunPath, *, device: str = "auto", threads: int | None = None) -> "Encoder":
+def load_encoder(
+    path: RunPath,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
+) -> "Encoder":
     """Open the run of an encoder, to make vectors of texts, classify them, or fill gaps in them.
 
     ```python
@@ -66,16 +69,25 @@ def load_encoder(path: RunPath, *, device: str = "auto", threads: int | None = N
     Args:
         path: a run folder.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "cuda:1".
-        threads: CPU threads to use, in the whole process; None leaves torch's setting.
+        threads: CPU threads to use, in the whole process; None leaves torch's setting, and
+            gives the engine all cores.
+        engine: who computes: "native" is the engine, "torch" is PyTorch, "auto" the engine where
+            there is one that supports the model, on the CPU.
+        dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
 
     Raises:
         RunFolderError: the folder is not there or damaged, or its parts do not belong together.
         RecipeError: the run is of another family; says which command is for it.
-        RegardError: there is no such device.
+        RegardError: there is no such device, engine or dtype; or the engine must compute and
+            can't (`EngineError`).
     """
-    run = open_encoder(path, Place(device, threads).check())
+    check_names(engine, dtype)
+    run = open_encoder(path, Place(wanted_device(device, engine), threads).check())
+    problem = keeps_from(run, engine=engine, dtype=dtype)
+    if problem is None:
+        return Encoder(run, engine_encoding(run, dtype=dtype, threads=threads))
     run.held.make()
-    return Encoder(run)
+    return Encoder(run, torch_serves=problem)
 
 
 class Encoder:
@@ -83,10 +95,26 @@ class Encoder:
 
     A text of more tokens than `data.max_tokens` of the recipe is cut at its end, as in training.
     A blank text is a text like any other: it gets a vector, and a label.
+
+    `torch_serves` says what of the model keeps the engine from it; it is empty where the engine
+    serves, PyTorch was asked for, or there is no engine.
     """
 
-    def __init__(self, run: OpenedEncoder) -> None:
+    def __init__(
+        self,
+        run: OpenedEncoder,
+        encoding: EngineEncoding | None = None,
+        *,
+        torch_serves: str = "",
+    ) -> None:
         self._run = run
+        self._encoding: Encoding = encoding or TorchEncoding(run)
+        self.torch_serves = torch_serves
+
+    @property
+    def engine(self) -> str:
+        """Who computes: "torch", or the engine with its dtype and instructions."""
+        return str(self._encoding)
 
     @property
     def model(self) -> TextEncoder:
@@ -136,13 +164,11 @@ class Encoder:
         pooling = settings.pooling if pooling is None else pooling
         if pooling not in {"mean", "cls"}:
             raise RegardError(f'expected "mean" or "cls", got {pooling!r}', where="pooling")
-        vectors_nd = embed(
-            self.model,
+        array = self._encoding.embed(
             self._rows(lines, first_line, warn),
-            pooling=pooling,
+            pooling,
             normalize=settings.normalize if normalize is None else normalize,
         )
-        array: NDArray[np.float32] = vectors_nd.float().numpy()
         return array[0] if isinstance(lines, str) else array
 
     # A str is a sequence of strings too, but nobody wants it labelled letter by letter.
@@ -177,7 +203,7 @@ class Encoder:
                 max(shares),
                 dict(zip(self.labels, shares, strict=True)),
             )
-            for shares in label_shares(self.model, self._rows(lines, first_line, warn)).tolist()
+            for shares in self._encoding.label_shares(self._rows(lines, first_line, warn)).tolist()
         ]
         return found[0] if isinstance(lines, str) else found
 
@@ -207,7 +233,8 @@ class Encoder:
             raise RegardError(f"expected at least 1, got {top}", where="top")
         row, mask_id = self._masked(text, warn)
         control = torch.tensor(sorted(self.vocabulary.control_ids))
-        shares_nv = mask_shares(self.model, row, mask_id).index_fill(1, control, -1.0)
+        shares_nv = torch.from_numpy(self._encoding.mask_shares(row, mask_id))
+        shares_nv = shares_nv.index_fill(1, control, -1.0)
         shares_nk, ids_nk = shares_nv.topk(min(top, shares_nv.shape[1]))
         return [
             [
@@ -256,7 +283,7 @@ class Encoder:
             raise ModelError(
                 "the vocabulary has no mask token, so nothing can be filled", where=where
             )
-        if self.model.prediction is None:
+        if not self.recipe.model.prediction_head:
             came_from = self.recipe.init
             raise ModelError(
                 "the model has no prediction head, so it cannot fill masks",

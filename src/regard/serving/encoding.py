@@ -31,6 +31,8 @@ def embed(
     pooling: Literal["mean", "cls"] | None = None,
     normalize: bool | None = None,
     threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
 ) -> None:
     """Write a vector for each line of a file or standard input, blank ones too.
 
@@ -43,6 +45,8 @@ def embed(
         pooling: how a text's vectors become one; left out, as the recipe says.
         normalize: bring vectors to length 1; left out, as the recipe says.
         threads: CPU threads to use.
+        engine: who computes, as `regard.load_encoder` has it; where PyTorch must, it is said.
+        dtype: what the engine computes with.
 
     Raises:
         DataError: the input is missing or not UTF-8.
@@ -56,9 +60,7 @@ def embed(
     with open_input(input) as source, open_output(out) as writer:
         vectors = open_vectors(out, writer)
         load_torch("regard.serving.encoder")
-        from regard.serving.encoder import load_encoder
-
-        encoder = load_encoder(run, threads=threads)
+        encoder = _encoder(run, threads, engine, dtype)
         lines = 0
         for window in source.windows():
             found = encoder.embed(
@@ -80,6 +82,8 @@ def classify(
     input: Path | None = None,
     output: Path | None = None,
     threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
     json: bool = False,
 ) -> None:
     """Write a line for each line of text, blank ones too: its label, a tab, the probability.
@@ -91,6 +95,8 @@ def classify(
         input: the file to read; left out, standard input.
         output: the file to write; it appears when it is whole.
         threads: CPU threads to use.
+        engine: who computes, as `regard.load_encoder` has it; where PyTorch must, it is said.
+        dtype: what the engine computes with.
         json: write JSON lines.
 
     Raises:
@@ -100,7 +106,7 @@ def classify(
     _check_run(run)
     with open_input(input) as source, open_output(output) as writer:
         load_torch("regard.serving.encoder")
-        encoder = _classifier(run, threads)
+        encoder = _classifier(run, threads, engine, dtype)
         lines = 0
         for window in source.windows():
             labels = encoder.classify(window, first_line=lines + 1, warn=_warning(source))
@@ -111,7 +117,13 @@ def classify(
 
 
 def evaluate_classifier(
-    run: Path, *, labels: Path, threads: int | None = None, json: bool = False
+    run: Path,
+    *,
+    labels: Path,
+    threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
+    json: bool = False,
 ) -> None:
     """Label texts whose labels are known, and print accuracy, macro F1 and what is taken for what.
 
@@ -119,6 +131,8 @@ def evaluate_classifier(
         run: the run folder of a classifier.
         labels: a file of `label<TAB>text`.
         threads: CPU threads to use.
+        engine: who computes, as `regard.load_encoder` has it; where PyTorch must, it is said.
+        dtype: what the engine computes with.
         json: print one JSON object.
 
     Raises:
@@ -131,7 +145,7 @@ def evaluate_classifier(
         load_torch("regard.serving.encoder")
         from regard.serving.judging import write_confusion
 
-        encoder = _classifier(run, threads)
+        encoder = _classifier(run, threads, engine, dtype)
         given: list[int] = []
         for start in range(0, len(pairs), _WINDOW):
             window = [text for _, text in pairs[start : start + _WINDOW]]
@@ -145,7 +159,14 @@ def evaluate_classifier(
 
 
 def fill(
-    run: Path, text: str, *, top: int = 5, threads: int | None = None, json: bool = False
+    run: Path,
+    text: str,
+    *,
+    top: int = 5,
+    threads: int | None = None,
+    engine: str = "auto",
+    dtype: str | None = None,
+    json: bool = False,
 ) -> None:
     """Print the likeliest tokens for each `[MASK]` in a text.
 
@@ -157,6 +178,8 @@ def fill(
         text: holds `[MASK]` at least once.
         top: how many for each mask.
         threads: CPU threads to use.
+        engine: who computes, as `regard.load_encoder` has it; where PyTorch must, it is said.
+        dtype: what the engine computes with.
         json: print JSON lines.
 
     Raises:
@@ -166,9 +189,7 @@ def fill(
     _check_run(run)
     with open_output(None) as writer:
         load_torch("regard.serving.encoder")
-        from regard.serving.encoder import load_encoder
-
-        encoder = load_encoder(run, threads=threads)
+        encoder = _encoder(run, threads, engine, dtype)
         found = encoder.fill(text, top=top, warn=lambda told: say(f"warning: {told}"))
         for number, fillings in enumerate(found, start=1):
             for each in fillings:
@@ -183,10 +204,17 @@ def _check_run(run: Path) -> EncoderRecipe:
     return load_recipe_of(EncoderRecipe, run)
 
 
-def _classifier(run: Path, threads: int | None) -> "Encoder":
+def _encoder(run: Path, threads: int | None, engine: str, dtype: str | None) -> "Encoder":
     from regard.serving.encoder import load_encoder
 
-    encoder = load_encoder(run, threads=threads)
+    encoder = load_encoder(run, threads=threads, engine=engine, dtype=dtype)
+    if encoder.torch_serves:
+        say(f"note: PyTorch computes; the engine does not support {encoder.torch_serves}")
+    return encoder
+
+
+def _classifier(run: Path, threads: int | None, engine: str, dtype: str | None) -> "Encoder":
+    encoder = _encoder(run, threads, engine, dtype)
     encoder.require_labels()
     return encoder
 
