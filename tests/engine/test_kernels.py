@@ -14,7 +14,7 @@ kernels: Any = native.kernels
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-DTYPES = ["float32", "bfloat16", "int8"]
+DTYPES = ["float32", "bfloat16", "int8", "int4"]
 some = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -111,6 +111,48 @@ def test_an_int8_layer_has_the_very_bits_of_integer_sums_scaled_once(
     assert same_bits(layer.apply(x), expected)
 
 
+@some
+@given(seed=seeds, rows=st.integers(1, 67), out=st.integers(1, 150), width=widths)
+def test_an_int4_layer_is_the_product_of_what_is_rounded(
+    isa: str, seed: int, rows: int, out: int, width: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x, weight, bias = extreme_rows(rng, rows, width), normal(rng, out, width), normal(rng, out)
+    weight[rng.random(out) < 0.1] = 0
+    layer = kernels.Linear(weight, bias, "int4")
+    levels, scale = quantised(x)
+    rounded = (levels * scale[:, None].astype(np.float64)).astype(np.float64)
+    assert close_to_product(layer.apply(x), rounded, layer.unpack(), bias, 6e-6)
+
+
+@some
+@given(seed=seeds, out=st.integers(1, 150), width=widths)
+def test_int4_weights_are_sixteen_levels_for_each_32_inputs_and_near_what_they_were(
+    seed: int, out: int, width: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    weight = normal(rng, out, width) * rng.choice(np.float32([0.01, 1, -100]), size=(out, 1))
+    found = kernels.Linear(weight, None, "int4").unpack()
+    for first in range(0, width, 32):
+        was, now = (each[:, first : first + 32].astype(np.float64) for each in (weight, found))
+        assert all(len(np.unique(row)) <= 16 for row in now)
+        # Cutting the largest may be worth it; plain rounding to as many levels is never better.
+        step = np.abs(was).max(axis=1, keepdims=True) / 8
+        plain = np.clip(np.rint(was / step), -7, 7) * step
+        lost, plainly = (((each - was) ** 2).sum(axis=1) for each in (now, plain))
+        assert (lost <= 1.001 * plainly + 1e-12 * step[:, 0] ** 2).all()
+
+
+@pytest.mark.parametrize("width", [32, 1000, 4096])
+def test_int4_sums_at_their_largest_stay_exact(isa: str, width: int) -> None:
+    for sign in (1, -1):
+        x = np.full((7, width), sign, dtype=np.float32)
+        for value in (-1, 1):
+            weight = np.full((65, width), value, dtype=np.float32)
+            y = kernels.Linear(weight, None, "int4").apply(x)
+            np.testing.assert_allclose(y, sign * value * width, rtol=1e-5)
+
+
 @pytest.mark.parametrize("width", [4, 1000, 4096])
 def test_int8_sums_at_their_largest_stay_exact(isa: str, width: int) -> None:
     for sign in (1, -1):
@@ -153,10 +195,11 @@ def test_what_is_no_number_spoils_its_own_row_only(isa: str, dtype: str, poison:
     assert same_bits(y[rest], clean[rest])
 
 
-def test_an_int8_layer_of_rows_of_zeros_gives_its_bias(isa: str) -> None:
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_a_layer_of_integers_and_rows_of_zeros_gives_its_bias(isa: str, dtype: str) -> None:
     rng = np.random.default_rng(6)
     bias = normal(rng, 70)
-    y = kernels.Linear(normal(rng, 70, 33), bias, "int8").apply(np.zeros((3, 33), np.float32))
+    y = kernels.Linear(normal(rng, 70, 33), bias, dtype).apply(np.zeros((3, 33), np.float32))
     assert same_bits(y, np.stack([bias] * 3))
 
 

@@ -25,7 +25,7 @@ from regard.nn.config import AlibiConfig, PositionsConfig, RelativeConfig, Rotar
 
 
 @pytest.mark.parametrize("isa", native.module().kernels.isas())
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 @pytest.mark.parametrize(
     "options", [{"beam": 1}, {"beam": 4, "n_best": 4}, {"beam": 5, "batch_tokens": 90}], ids=str
 )
@@ -38,7 +38,7 @@ def test_in_any_company(isa: str, dtype: Dtype, options: dict[str, Any]) -> None
     assert differing == 0
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "n_best": 4}], ids=str)
 def test_the_comparison_finds_sums_that_depend_on_the_company(
     dtype: Dtype, options: dict[str, Any]
@@ -51,7 +51,7 @@ def test_the_comparison_finds_sums_that_depend_on_the_company(
     assert differing > compared // 2
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 @pytest.mark.parametrize(
     "positions",
     [RotaryConfig(dim=6, layout="interleaved"), AlibiConfig(), RelativeConfig()],

@@ -88,8 +88,8 @@ def test_what_is_no_engine_or_dtype_is_refused(run_path: Path) -> None:
     for settings, problem in (
         ({"engine": "gpu"}, 'engine: expected one of "auto", "native", "torch", got "gpu"'),
         (
-            {"dtype": "int4"},
-            'dtype: expected one of "float32", "bfloat16", "int8", got "int4"',
+            {"dtype": "int2"},
+            'dtype: expected one of "float32", "bfloat16", "int8", "int4", got "int2"',
         ),
         (
             {"engine": "torch", "dtype": "int8"},

@@ -30,7 +30,7 @@ def generate(
     stop: Annotated[_Texts, _Drawing] = (),
     seed: Annotated[NonNegativeInt | None, _Drawing] = None,
     engine: Literal["auto", "native", "torch"] = "auto",
-    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
+    dtype: Literal["float32", "bfloat16", "int8", "int4"] | None = None,
     threads: Threads = None,
     set_: SetGeneration = (),
     json: Json = False,

@@ -43,7 +43,7 @@ def translate(
     min_tokens: Annotated[NonNegativeInt | None, Search] = None,
     max_tokens: Annotated[NonNegativeInt | None, Search] = None,
     engine: Literal["auto", "native", "torch"] = "auto",
-    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
+    dtype: Literal["float32", "bfloat16", "int8", "int4"] | None = None,
     threads: Threads = None,
     set_: SetDecoding = (),
 ) -> None:
@@ -76,7 +76,7 @@ def translate(
         min_tokens: Shortest translation, in tokens.
         max_tokens: Longest translation, in tokens; 0 leaves it to the source's length.
         engine: Who searches: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
+        dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
     """
     from regard.serving import commands
 
@@ -117,7 +117,7 @@ def evaluate(
     reference: Path,
     ensemble: Ensemble = (),
     engine: Literal["auto", "native", "torch"] = "auto",
-    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
+    dtype: Literal["float32", "bfloat16", "int8", "int4"] | None = None,
     threads: Threads = None,
     set_: SetDecoding = (),
     json: Json = False,
@@ -130,7 +130,7 @@ def evaluate(
         reference: Reference translation, line by line.
         ensemble: More run folders, with the same vocabulary, to average with the first.
         engine: Who computes: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
+        dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
     """
     from regard.serving import commands
 
@@ -154,7 +154,7 @@ def score(
     target: Path,
     ensemble: Ensemble = (),
     engine: Literal["auto", "native", "torch"] = "auto",
-    dtype: Literal["float32", "bfloat16", "int8"] | None = None,
+    dtype: Literal["float32", "bfloat16", "int8", "int4"] | None = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -169,7 +169,7 @@ def score(
         target: Target text, line by line.
         ensemble: More run folders, with the same vocabulary, to average with the first.
         engine: Who computes: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
+        dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
     """
     from regard.serving import commands
 

@@ -18,7 +18,7 @@ from regard.models.config import TransformerConfig
 if TYPE_CHECKING:
     from regard.engine import _native
 
-Dtype = Literal["float32", "bfloat16", "int8"]
+Dtype = Literal["float32", "bfloat16", "int8", "int4"]
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ class Engine:
         source_vocabulary: number of source ids.
         target_vocabulary: number of target ids.
         dtype: what matrices are stored in. `int8` has a scale for each row of a matrix, and
-            one for each token that it is applied to; `bfloat16` rounds both, too. Beside
-            either, embeddings are bfloat16. Sums and all that is no matrix stay float32.
+            one for each token that it is applied to; `int4` has one for each 32 inputs of a
+            row, and tokens as `int8`; `bfloat16` rounds both, too. Beside all of these,
+            embeddings are bfloat16. Sums and all that is no matrix stay float32.
         threads: CPU threads to use; None takes what `default_threads` says.
 
     Raises:

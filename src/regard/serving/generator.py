@@ -63,7 +63,7 @@ def load_language_model(
             gives the engine all cores.
         engine: who reads texts and says what may follow: "native" is the engine, "torch" is
             PyTorch, "auto" the engine where there is one, on the CPU.
-        dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
+        dtype: what the engine computes with, "float32" (the default), "bfloat16", "int8", "int4".
 
     Raises:
         RunFolderError: the folder is not there or damaged, or its parts do not belong together.

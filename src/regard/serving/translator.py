@@ -88,7 +88,7 @@ def load(
             torch's setting, and gives the engine all cores.
         engine: who searches and scores: "native" is the engine, "torch" is PyTorch, "auto" the
             engine where there is one that supports the model, on the CPU.
-        dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
+        dtype: what the engine computes with, "float32" (the default), "bfloat16", "int8" or "int4".
 
     Raises:
         RunFolderError: a folder is not there or damaged, its parts do not belong together, or

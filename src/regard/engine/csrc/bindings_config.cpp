@@ -96,6 +96,7 @@ regard::Dtype dtype_of(const std::string& name) {
   if (name == "float32") return regard::Dtype::f32;
   if (name == "bfloat16") return regard::Dtype::bf16;
   if (name == "int8") return regard::Dtype::i8;
+  if (name == "int4") return regard::Dtype::i4;
   throw std::invalid_argument("dtype: " + name + " is not known here");
 }
 

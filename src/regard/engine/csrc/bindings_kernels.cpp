@@ -30,7 +30,8 @@ void need(bool is_so, const char* what) {
 regard::Dtype dtype_named(const std::string& name) {
   if (name == "float32") return regard::Dtype::f32;
   if (name == "bfloat16") return regard::Dtype::bf16;
-  need(name == "int8", "a dtype is float32, bfloat16 or int8");
+  if (name == "int4") return regard::Dtype::i4;
+  need(name == "int8", "a dtype is float32, bfloat16, int8 or int4");
   return regard::Dtype::i8;
 }
 

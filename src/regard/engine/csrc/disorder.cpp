@@ -24,6 +24,8 @@ float value_at(const Input& input, std::size_t row, std::size_t place) {
       return value;
     }
     case Dtype::i8: break;
+    case Dtype::i4:
+      return input.scale()[row] * static_cast<float>(static_cast<std::int8_t>(packed[place]));
   }
   return input.scale()[row] * static_cast<float>(static_cast<int>(packed[place]) - 128);
 }

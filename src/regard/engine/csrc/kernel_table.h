@@ -35,6 +35,7 @@ struct Kernels {
   float (*max)(const float*, int);
   float (*sum_exp)(const float*, int, float);
   int (*first_above)(const float*, int, float);
+  LinearKernel i4 = nullptr;  // kernels_of puts it in
 };
 
 // The best that this processor has for `isa`; only call it for one that it has.
@@ -43,12 +44,15 @@ const Kernels& kernels_of(Isa isa);
 // What the functions of kernels.h use: kernels_of(active_isa()).
 const Kernels& kernels();
 
-// One file each. The last three bring one function, to put in place of what is in a table.
+// One file each. Those after the first three bring one function, to put in place of what is in a table.
 const Kernels& portable_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
 LinearKernel avx2_vnni_i8();
 LinearKernel avx512_vnni_i8();
 LinearKernel avx512_bf16();
+LinearKernel portable_i4();
+LinearKernel avx2_i4();
+LinearKernel avx512_vnni_i4();
 
 }  // namespace regard

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "disorder.h"
+#include "int4.h"
 #include "kernel_table.h"
 
 namespace regard {
@@ -29,6 +30,7 @@ int inputs_a_step(Dtype dtype) {
     case Dtype::f32: return 1;
     case Dtype::bf16: return 2;
     case Dtype::i8: return 4;
+    case Dtype::i4: return int4::kGroup;
   }
   return 1;
 }
@@ -60,25 +62,45 @@ Kernels with_bf16(Kernels base, LinearKernel bf16) {
   return base;
 }
 
+Kernels with_i4(Kernels base, LinearKernel i4) {
+  base.i4 = i4;
+  return base;
+}
+
+// Bytes of a block of `steps` groups of inputs.
+std::size_t block_bytes_of(Dtype dtype, int steps) {
+  return static_cast<std::size_t>(steps) *
+         (dtype == Dtype::i4 ? int4::kGroupBytes : std::size_t{4} * kColumns);
+}
+
 }  // namespace
 
 const Kernels& kernels_of(Isa isa) {
   switch (isa) {
     case Isa::portable: break;
-    case Isa::avx2: return avx2_kernels();
-    case Isa::avx2_vnni: {
-      static const Kernels all = with_i8(avx2_kernels(), avx2_vnni_i8());
+    case Isa::avx2: {
+      static const Kernels all = with_i4(avx2_kernels(), avx2_i4());
       return all;
     }
-    case Isa::avx512: return avx512_kernels();
+    case Isa::avx2_vnni: {
+      static const Kernels all =
+          with_i4(with_i8(avx2_kernels(), avx2_vnni_i8()), avx2_i4());
+      return all;
+    }
+    case Isa::avx512: {
+      static const Kernels all = with_i4(avx512_kernels(), avx2_i4());
+      return all;
+    }
     case Isa::avx512_vnni: {
-      static const Kernels vnni = with_i8(avx512_kernels(), avx512_vnni_i8());
+      static const Kernels vnni =
+          with_i4(with_i8(avx512_kernels(), avx512_vnni_i8()), avx512_vnni_i4());
       static const Kernels all =
           processor().avx512_bf16 ? with_bf16(vnni, avx512_bf16()) : vnni;
       return all;
     }
   }
-  return portable_kernels();
+  static const Kernels all = with_i4(portable_kernels(), portable_i4());
+  return all;
 }
 
 const Kernels& kernels() { return kernels_of(active_isa()); }
@@ -95,10 +117,10 @@ Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dty
   const int group = inputs_a_step(dtype);
   packed.steps_ = (in + group - 1) / group;
   const std::size_t blocks = (static_cast<std::size_t>(out) + kColumns - 1) / kColumns;
-  packed.block_bytes_ = static_cast<std::size_t>(packed.steps_) * 4 * kColumns;
+  packed.block_bytes_ = block_bytes_of(dtype, packed.steps_);
   packed.weight_.assign(blocks * packed.block_bytes_, std::byte{0});
   packed.bias_.assign(blocks * kColumns, 0.0f);
-  if (bias) std::copy_n(bias, out, packed.bias_.begin());
+  if (bias) std::copy_n(bias, out, packed.bias_.own());
   if (dtype == Dtype::i8) {
     packed.scale_.assign(blocks * kColumns, 0.0f);
     packed.sums_.assign(blocks * kColumns, 0);
@@ -107,6 +129,7 @@ Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dty
   std::vector<std::byte> row(static_cast<std::size_t>(packed.steps_) * 4);
   for (int o = 0; o < out; ++o) {
     const float* from = weight + static_cast<std::size_t>(o) * in;
+    std::byte* block = packed.weight_.own() + o / kColumns * packed.block_bytes_;
     switch (dtype) {
       case Dtype::f32: std::memcpy(row.data(), from, row.size()); break;
       case Dtype::bf16: use.round(from, in, packed.steps_ * 2, row.data()); break;
@@ -114,8 +137,9 @@ Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dty
         use.quantise(from, in, packed.steps_ * 4, row.data(), &packed.scale_[o]);
         packed.sums_[o] = make_signed(row);
         break;
+      case Dtype::i4: int4::pack(from, in, o % kColumns, block); continue;
     }
-    std::byte* to = packed.weight_.data() + o / kColumns * packed.block_bytes_ + o % kColumns * 4;
+    std::byte* to = block + o % kColumns * 4;
     for (std::size_t at = 0; at < row.size(); at += 4) {
       std::memcpy(to + at * kColumns, row.data() + at, 4);
     }
@@ -124,11 +148,13 @@ Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dty
 }
 
 std::size_t Linear::bytes() const {
-  return weight_.size() + bias_.size() * sizeof(float) + scale_.size() * sizeof(float) +
-         sums_.size() * sizeof(std::int32_t);
+  return weight_.bytes() + bias_.bytes() + scale_.bytes() + sums_.size() * sizeof(std::int32_t);
 }
 
 void Linear::unpack(int column, float* weight) const {
+  if (dtype_ == Dtype::i4) {
+    return int4::unpack(block(column / kColumns), column % kColumns, in_, weight);
+  }
   const int group = inputs_a_step(dtype_);
   const std::size_t element = 4 / static_cast<std::size_t>(group);
   const std::byte* from = block(column / kColumns) + column % kColumns * 4;
@@ -162,7 +188,8 @@ void Input::start(Dtype dtype, const float* x, std::size_t rows, int in, std::si
   x_stride_ = x_stride;
   if (dtype == Dtype::f32) return;
   const auto group = static_cast<std::size_t>(inputs_a_step(dtype));
-  packed_stride_ = (static_cast<std::size_t>(in) + group - 1) / group * 4;
+  packed_stride_ = dtype == Dtype::i4 ? int4::row_bytes(in)
+                                      : (static_cast<std::size_t>(in) + group - 1) / group * 4;
   if (packed_.size() < rows * packed_stride_) packed_.resize(rows * packed_stride_);
   if (scale_.size() < rows) scale_.resize(rows);
 }
@@ -175,6 +202,10 @@ void Input::fill(std::size_t first, std::size_t last) {
     std::byte* packed = packed_.data() + row * packed_stride_;
     if (dtype_ == Dtype::i8) {
       use.quantise(x, in_, static_cast<int>(packed_stride_), packed, scale_.data() + row);
+    } else if (dtype_ == Dtype::i4) {
+      const int padded = int4::groups(in_) * int4::kGroup;
+      use.quantise(x, in_, padded, packed, scale_.data() + row);
+      int4::make_ready(packed, in_);
     } else {
       use.round(x, in_, static_cast<int>(packed_stride_ / 2), packed);
     }
@@ -190,6 +221,7 @@ void apply(const Linear& linear, const Input& input, float* y, std::size_t y_str
     case Dtype::f32: return use.f32(linear, input, y, y_stride, begin, end);
     case Dtype::bf16: return use.bf16(linear, input, y, y_stride, begin, end);
     case Dtype::i8: return use.i8(linear, input, y, y_stride, begin, end);
+    case Dtype::i4: return use.i4(linear, input, y, y_stride, begin, end);
   }
 }
 

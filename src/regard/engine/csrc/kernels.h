@@ -15,7 +15,7 @@
 namespace regard {
 
 // How weights are held. Rows are float32 outside; i8 and bf16 turn them into their own kind.
-enum class Dtype { f32, bf16, i8 };
+enum class Dtype { f32, bf16, i8, i4 };
 
 enum class Activation { relu, gelu, gelu_tanh, swish };
 
@@ -28,7 +28,7 @@ inline constexpr int kColumns = 64;
 // (bf16) or four after four (i8), each for all columns of the block:
 //   f32 [block][in][64], bf16 [block][in/2][64][2], i8 [block][in/4][64][4]
 // Missing inputs and columns are zeros. i8 has one scale a column, w = scale * integer, the
-// integers within -127 and 127.
+// integers within -127 and 127. How i4 lies is said in int4.h.
 class Linear {
  public:
   Linear() = default;
@@ -46,7 +46,7 @@ class Linear {
   void unpack(int column, float* weight) const;
 
   // For the kernels.
-  int steps() const { return steps_; }  // groups of 1, 2 or 4 inputs
+  int steps() const { return steps_; }  // groups of 1, 2, 4 or, of i4, 32 inputs
   const std::byte* block(int index) const { return weight_.data() + index * block_bytes_; }
   std::size_t block_bytes() const { return block_bytes_; }
   const float* bias() const { return bias_.data(); }           // padded to whole blocks
@@ -57,8 +57,8 @@ class Linear {
   int out_ = 0, in_ = 0, steps_ = 0;
   Dtype dtype_ = Dtype::f32;
   std::size_t block_bytes_ = 0;
-  Aligned<std::byte> weight_;
-  Aligned<float> bias_, scale_;
+  Stored<std::byte> weight_;
+  Stored<float> bias_, scale_;
   Aligned<std::int32_t> sums_;
 };
 
@@ -66,7 +66,7 @@ class Linear {
 //
 // f32 only points at the rows, so they must stay; i8 holds each row as integers with one scale,
 // x = scale * (byte - 128), the scale being the row's largest magnitude / 127; bf16 is rounded to
-// nearest even. A row with a NaN or an infinity has the scale NaN and so gives NaN everywhere.
+// nearest even; i4 makes of i8 what int4.h says. A row with a NaN or an infinity has the scale NaN and so gives NaN everywhere.
 class Input {
  public:
   void set(Dtype dtype, const float* x, std::size_t rows, int in, std::size_t x_stride);
