@@ -15,8 +15,15 @@ from regard.nn.config import (
 )
 from regard.nn.mixers.build import build_mixer
 from regard.nn.mixers.config import (
+    ConvolutionConfig,
     FullConfig,
+    GRUConfig,
+    LinearConfig,
+    LSTMConfig,
+    MambaConfig,
     MixerConfig,
+    PerformerConfig,
+    RNNConfig,
     SSRUConfig,
     WindowConfig,
 )
@@ -32,9 +39,17 @@ LAYERS: dict[str, MixerConfig] = {
     "dilated": WindowConfig(window=3, dilation=2),
     "globals": WindowConfig(window=2, global_tokens=2),
     "both": WindowConfig(window=3, dilation=3, global_tokens=3),
+    "linear": LinearConfig(),
+    "performer": PerformerConfig(features=6),
+    "rnn": RNNConfig(),
+    "lstm": LSTMConfig(),
+    "gru": GRUConfig(),
     "ssru": SSRUConfig(),
+    "convolution": ConvolutionConfig(),
+    "wide": ConvolutionConfig(width=4, dilation=3),
+    "mamba": MambaConfig(state=5),
 }
-PAST_ONLY = {"ssru"}
+PAST_ONLY = {"ssru", "mamba"}
 BOTH_SIDES_ONLY: set[str] = set()
 WITH_SCORES = {"full", "window", "even", "dilated", "globals", "both"}
 SCHEMES: dict[str, PositionsConfig] = {

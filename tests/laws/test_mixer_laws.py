@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mixing import CASES, D_MODEL, WITH_SCORES, Case, make
 
 from regard.nn.masks import padding_mask
-from regard.nn.mixers import window
+from regard.nn.mixers import chunks, window
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 few = settings(max_examples=6)  # of each layer
@@ -28,6 +28,7 @@ def made(kind: Kind) -> Iterator[Case]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "_SMALLEST_BLOCK", 1)
         patch.setattr(window, "_LARGEST_BLOCK", 3)
+        patch.setattr(chunks, "CHUNK", 4)
         yield make(name, scheme, causal=causal)
 
 

@@ -11,7 +11,7 @@ from regard.nn.config import SinusoidalConfig
 from regard.nn.mixers.config import DEFAULTS, MixerKind, SSRUConfig, StackConfig, WindowConfig
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
-PAST_ONLY: set[MixerKind] = {"ssru"}
+PAST_ONLY: set[MixerKind] = {"ssru", "mamba"}
 BOTH_SIDES_ONLY: set[MixerKind] = set()
 DECODERS = [kind for kind in DEFAULTS if kind not in BOTH_SIDES_ONLY]
 ENCODERS = [kind for kind in DEFAULTS if kind not in PAST_ONLY]

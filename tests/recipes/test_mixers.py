@@ -8,7 +8,7 @@ import regard
 from regard.engine.support import refusal
 from regard.errors import ModelError, RecipeError
 from regard.models.config import TransformerConfig
-from regard.nn.mixers.config import StackConfig, WindowConfig
+from regard.nn.mixers.config import DEFAULTS, StackConfig, WindowConfig
 from regard.recipes.bring import export_run
 from regard.recipes.describe import describe, format_description
 from regard.recipes.load import load_recipe, load_recipe_of
@@ -18,7 +18,17 @@ from regard.recipes.write import format_recipe
 from regard.training.progress import SilentReporter
 from regard.weights.run_folder import RunFolder
 
+NAMES = ", ".join(f'"{kind}"' for kind in [*DEFAULTS][:-1]) + f' or "{[*DEFAULTS][-1]}"'
 REFUSED = {
+    "llama-mini model.window=0 model.decoder.mixer.kind=linear": (
+        '--set model.decoder.mixer.kind: decoder.mixer.kind = "linear" never computes the scores '
+        'that positions.kind = "rotary" acts on; set positions.kind to "none", "sinusoidal" or '
+        '"learned"'
+    ),
+    "base model.decoder.mixer.kind=mamba model.num_heads=3 model.d_k=8 model.d_v=8": (
+        "--set model.num_heads: decoder.mixer.expand * d_model = 1024 is not divisible by "
+        "num_heads = 3"
+    ),
     "bert-mini model.encoder.mixer.kind=ssru": (
         '--set model.encoder.mixer.kind: encoder.mixer.kind = "ssru" sees the past only, and an '
         "encoder sees both sides; it is for decoders"
@@ -48,11 +58,10 @@ REFUSED = {
         'pattern has no layer of mixer.kind = "window"; name it there too'
     ),
     'base model.decoder.pattern=["windw"]': (
-        '--set model.decoder.pattern: expected a list of "full", "window" or "ssru", got "windw"'
+        f'--set model.decoder.pattern: expected a list of {NAMES}, got "windw"'
     ),
     "base model.decoder.mixer.kind=windw": (
-        '--set model.decoder.mixer.kind: expected "full", "window" or "ssru", got "windw"; '
-        'did you mean "window"?'
+        f'--set model.decoder.mixer.kind: expected {NAMES}, got "windw"; did you mean "window"?'
     ),
     "base model.decoder.mixer.window=7": (
         '--set model.decoder.mixer.window: unknown key for kind = "full"; it has kind'
@@ -98,14 +107,14 @@ def test_the_engine_names_what_it_lacks() -> None:
     assert refusal(config) == 'model.encoder.mixer.kind = "window"'
 
 
-KINDS = ["window", "ssru"]
+KINDS = [kind for kind in DEFAULTS if kind != "full"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_translation_recipe_trains_with_it_and_its_run_loads(kind: str, tmp_path: Path) -> None:
     text = tmp_path / "pairs.tsv"
     text.write_text("the light\tdas Licht\nthe door is new\tdie Tür ist neu\n", encoding="utf-8")
-    both = [] if kind == "ssru" else [f"model.encoder.mixer.kind={kind}"]
+    both = [] if kind in ("ssru", "mamba") else [f"model.encoder.mixer.kind={kind}"]
     recipe = load_recipe_of(
         Recipe,
         "tiny",

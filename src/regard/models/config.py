@@ -123,6 +123,17 @@ class LayerConfig(Settings):
         positions = self.positions
         return positions.max_positions if isinstance(positions, LearnedConfig) else None
 
+    def _check_mixers(self, mixers: Sequence[MixerConfig], *, causal: bool, stack: str) -> None:
+        problem = misfit(
+            mixers,
+            self.positions,
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            causal=causal,
+            stack=stack,
+        )
+        _refuse(problem)
+
     def resolved(self) -> Self:
         """The same config with what was left out written out, but for `attention_scale`."""
         return self.model_copy(
@@ -171,9 +182,9 @@ class TransformerConfig(LayerConfig):
             )
         _check_pattern("encoder", self.encoder, "encoder_layers", self.encoder_layers)
         _check_pattern("decoder", self.decoder, "decoder_layers", self.decoder_layers)
-        _refuse(misfit(self.encoder_mixers, self.positions, causal=False, stack="encoder"))
+        self._check_mixers(self.encoder_mixers, causal=False, stack="encoder")
         if self.decoder_mixer == "attention":
-            _refuse(misfit(self.decoder_mixers, self.positions, causal=True, stack="decoder"))
+            self._check_mixers(self.decoder_mixers, causal=True, stack="decoder")
         _refuse(no_scores([*self.encoder_mixers, *self.decoder_mixers], self.positions))
         return self
 
@@ -240,7 +251,7 @@ class DecoderConfig(LayerConfig):
             )
         _check_pattern("decoder", self.decoder, "num_layers", self.num_layers)
         if not self.window:
-            _refuse(misfit(self.mixers, self.positions, causal=True, stack="decoder"))
+            self._check_mixers(self.mixers, causal=True, stack="decoder")
         _refuse(no_scores(self.mixers, self.positions))
         return self
 
@@ -286,7 +297,7 @@ class EncoderConfig(LayerConfig):
     @model_validator(mode="after")
     def _mixers_fit(self) -> Self:
         _check_pattern("encoder", self.encoder, "num_layers", self.num_layers)
-        _refuse(misfit(self.mixers, self.positions, causal=False, stack="encoder"))
+        self._check_mixers(self.mixers, causal=False, stack="encoder")
         _refuse(no_scores(self.mixers, self.positions))
         return self
 

@@ -23,7 +23,19 @@ from regard.nn.config import (
     RotaryConfig,
     SinusoidalConfig,
 )
-from regard.nn.mixers.config import FullConfig, MixerConfig, SSRUConfig, WindowConfig
+from regard.nn.mixers.config import (
+    ConvolutionConfig,
+    FullConfig,
+    GRUConfig,
+    LinearConfig,
+    LSTMConfig,
+    MambaConfig,
+    MixerConfig,
+    PerformerConfig,
+    RNNConfig,
+    SSRUConfig,
+    WindowConfig,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +193,8 @@ def _stack(
 ) -> list[Part]:
     """The parts of a stack of layers, each with one of the mixers."""
     layers = len(mixers)
-    own = [_mixer(config, mixer) for mixer in mixers]
+    causal = stack != "encoder" and not isinstance(config, EncoderConfig)
+    own = [_mixer(config, mixer, causal=causal) for mixer in mixers]
     parts = [replace(part, copies=own.count(part)) for part in dict.fromkeys(own)]
     each = [_attention(config, "cross-attention")] if cross else []
     each.append(_feed_forward(config))
@@ -191,14 +204,48 @@ def _stack(
     return [replace(part, name=f"{stack} {part.name}".strip()) for part in parts]
 
 
-def _mixer(config: LayerConfig, mixer: MixerConfig) -> Part:
+def _mixer(config: LayerConfig, mixer: MixerConfig, *, causal: bool) -> Part:
     match mixer:
-        case FullConfig() | WindowConfig():
+        case FullConfig() | WindowConfig() | LinearConfig() | PerformerConfig():
             return _attention(config, "self-attention")
+        case RNNConfig(kind=cell) | LSTMConfig(kind=cell) | GRUConfig(kind=cell):
+            gates = {"rnn": 1, "gru": 3, "lstm": 4}[cell]
+            return _recurrence(config, cell.upper(), gates, directions=1 if causal else 2)
+        case ConvolutionConfig(width=width):
+            return _convolution(config, width)
+        case MambaConfig():
+            return _mamba(config, mixer)
         case SSRUConfig():
             return _ssru(config)
         case _ as never:
             assert_never(never)
+
+
+def _recurrence(config: LayerConfig, name: str, gates: int, *, directions: int) -> Part:
+    """For each direction two matrices and two biases, then a projection of all."""
+    width = config.d_model
+    rows = gates * width
+    each = directions * (2 * rows * width + 2 * rows) + directions * width * width + width
+    shape = f"{2 * directions} x ({rows} x {width}), {width} x {directions * width}"
+    return Part(name=name, shape=shape, each=each, copies=1)
+
+
+def _convolution(config: LayerConfig, places: int) -> Part:
+    width = config.d_model
+    each = 2 * width * places * width + 2 * width + width * width + width
+    shape = f"{2 * width} x {places * width}, {width} x {width}"
+    return Part(name="convolution", shape=shape, each=each, copies=1)
+
+
+def _mamba(config: LayerConfig, mixer: MambaConfig) -> Part:
+    """Projections in and out, the convolution, three numbers a head, a gain."""
+    width, inner = config.d_model, mixer.expand * config.d_model
+    mixed = inner + 2 * mixer.state
+    rows = inner + mixed + config.num_heads
+    each = rows * width + mixed * mixer.width + mixed + 3 * config.num_heads
+    each += inner + width * inner
+    shape = f"{rows} x {width}, {mixed} x {mixer.width}, {width} x {inner}"
+    return Part(name="Mamba", shape=shape, each=each, copies=1)
 
 
 def _attention(config: LayerConfig, name: str) -> Part:

@@ -9,14 +9,29 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.nn.attention import HeadShape
 from regard.nn.mixers.build import build_mixer
-from regard.nn.mixers.config import FullConfig, MixerConfig, SSRUConfig, WindowConfig
+from regard.nn.mixers.config import (
+    ConvolutionConfig,
+    FullConfig,
+    GRUConfig,
+    LinearConfig,
+    MambaConfig,
+    MixerConfig,
+    PerformerConfig,
+    SSRUConfig,
+    WindowConfig,
+)
 from regard.nn.mixers.span import Span
 from regard.nn.positions import Positions
 
 LINEAR: list[MixerConfig] = [
     WindowConfig(window=64),
     WindowConfig(window=16, dilation=4, global_tokens=4),
+    LinearConfig(),
+    PerformerConfig(features=16),
+    GRUConfig(),
     SSRUConfig(),
+    ConvolutionConfig(),
+    MambaConfig(),
 ]
 
 

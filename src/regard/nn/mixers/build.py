@@ -3,14 +3,32 @@
 from typing import assert_never
 
 from regard.nn.attention import HeadShape
-from regard.nn.mixers.config import FullConfig, MixerConfig, SSRUConfig, WindowConfig
+from regard.nn.mixers.config import (
+    ConvolutionConfig,
+    FullConfig,
+    GRUConfig,
+    LinearConfig,
+    LSTMConfig,
+    MambaConfig,
+    MixerConfig,
+    PerformerConfig,
+    RNNConfig,
+    SSRUConfig,
+    WindowConfig,
+)
 from regard.nn.mixers.contract import Mixer
+from regard.nn.mixers.convolution import Convolution
 from regard.nn.mixers.full import FullAttention
+from regard.nn.mixers.linear import LinearAttention, PerformerAttention
+from regard.nn.mixers.mamba import Mamba
+from regard.nn.mixers.recurrent import Recurrence
 from regard.nn.mixers.ssru import SSRU
 from regard.nn.mixers.window import WindowAttention
 
 
-def build_mixer(config: MixerConfig, shape: HeadShape, *, causal: bool) -> Mixer:
+def build_mixer(  # noqa: PLR0911 - one for each kind
+    config: MixerConfig, shape: HeadShape, *, causal: bool
+) -> Mixer:
     """The sequence layer of that kind.
 
     Args:
@@ -23,6 +41,16 @@ def build_mixer(config: MixerConfig, shape: HeadShape, *, causal: bool) -> Mixer
             return FullAttention(shape)
         case WindowConfig():
             return WindowAttention(config, shape, causal=causal)
+        case LinearConfig():
+            return LinearAttention(shape, causal=causal)
+        case PerformerConfig():
+            return PerformerAttention(config, shape, causal=causal)
+        case RNNConfig(kind=cell) | LSTMConfig(kind=cell) | GRUConfig(kind=cell):
+            return Recurrence(cell, shape.d_model, causal=causal)
+        case ConvolutionConfig():
+            return Convolution(config, shape.d_model, causal=causal)
+        case MambaConfig():
+            return Mamba(config, shape.d_model, shape.num_heads)
         case SSRUConfig():
             return SSRU(shape.d_model)
         case _ as never:

@@ -36,15 +36,106 @@ class SSRUConfig(Settings):
     kind: Literal["ssru"] = "ssru"
 
 
+class LinearConfig(Settings):
+    """Attention with the features `elu(x) + 1`. Source: Katharopoulos et al. 2020."""
+
+    kind: Literal["linear"] = "linear"
+
+
+class PerformerConfig(Settings):
+    """Attention with `features` random features, near to softmax attention (FAVOR+).
+
+    Source: Choromanski et al. 2020, arXiv:2009.14794.
+    """
+
+    kind: Literal["performer"] = "performer"
+    features: int = Field(default=128, ge=1)
+
+
+class RNNConfig(Settings):
+    """A recurrent network with tanh. Source: Elman 1990."""
+
+    kind: Literal["rnn"] = "rnn"
+
+
+class LSTMConfig(Settings):
+    """Long short-term memory. Source: Hochreiter and Schmidhuber 1997."""
+
+    kind: Literal["lstm"] = "lstm"
+
+
+class GRUConfig(Settings):
+    """Gated recurrent units. Source: Cho et al. 2014, arXiv:1406.1078."""
+
+    kind: Literal["gru"] = "gru"
+
+
+class ConvolutionConfig(Settings):
+    """A gated convolution over `width` places, every `dilation`-th.
+
+    Source: Gehring et al. 2017, arXiv:1705.03122; Kalchbrenner et al. 2016, arXiv:1610.10099.
+    """
+
+    kind: Literal["convolution"] = "convolution"
+    width: int = Field(default=3, ge=1)
+    dilation: int = Field(default=1, ge=1)
+
+
+class MambaConfig(Settings):
+    """A selective state space with `state` numbers for each of `expand * d_model` channels.
+
+    A convolution over `width` places comes before it.
+
+    Source: Gu and Dao 2023, arXiv:2312.00752; Dao and Gu 2024, arXiv:2405.21060.
+    """
+
+    kind: Literal["mamba"] = "mamba"
+    state: int = Field(default=16, ge=1)
+    expand: int = Field(default=2, ge=1)
+    width: int = Field(default=4, ge=1)
+
+
 MixerConfig = Annotated[
-    FullConfig | WindowConfig | SSRUConfig,
+    FullConfig
+    | WindowConfig
+    | LinearConfig
+    | PerformerConfig
+    | RNNConfig
+    | LSTMConfig
+    | GRUConfig
+    | SSRUConfig
+    | ConvolutionConfig
+    | MambaConfig,
     Field(discriminator="kind"),
 ]
-MixerKind = Literal["full", "window", "ssru"]
+MixerKind = Literal[
+    "full",
+    "window",
+    "linear",
+    "performer",
+    "rnn",
+    "lstm",
+    "gru",
+    "ssru",
+    "convolution",
+    "mamba",
+]
 
 # A kind by its name, with its defaults.
 DEFAULTS: dict[MixerKind, MixerConfig] = {
-    config.kind: config for config in (FullConfig(), WindowConfig(), SSRUConfig())
+    config.kind: config
+    for config in (
+        FullConfig(),
+        WindowConfig(),
+        LinearConfig(),
+        PerformerConfig(),
+        RNNConfig(),
+        LSTMConfig(),
+        GRUConfig(),
+        SSRUConfig(),
+        ConvolutionConfig(),
+        MambaConfig(),
+    )
 }
 
 

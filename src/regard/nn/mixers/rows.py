@@ -103,16 +103,18 @@ class Rows:
         """The vectors of the last `kept` tokens of each row, or of all places if they are fewer.
 
         `x_nhke` is over some earlier tokens, the last one last, and then over these places. What
-        is before a sequence's first token has a place there too, and means nothing.
+        is before a sequence's first token has a place there too, and is 0.
         """
         size = x_nhke.shape[2]
         kept = min(kept, size)
         if self.count_n is None:
             return x_nhke[:, :, size - kept :]
         end_n1 = (size - self.length + self.count_n)[:, None]
-        index_nr = (end_n1 - kept + torch.arange(kept, device=end_n1.device)).clamp(min=0)
-        shape = (-1, x_nhke.shape[1], -1, x_nhke.shape[3])
-        return x_nhke.gather(2, index_nr[:, None, :, None].expand(*shape))
+        index_nr = end_n1 - kept + torch.arange(kept, device=end_n1.device)
+        unknown_nr = index_nr < (end_n1 - self.before_n[:, None] - self.count_n[:, None])
+        index_n1r1 = index_nr.clamp(min=0)[:, None, :, None]
+        last = x_nhke.gather(2, index_n1r1.expand(-1, x_nhke.shape[1], -1, x_nhke.shape[3]))
+        return last.masked_fill(unknown_nr[:, None, :, None], 0.0)
 
 
 def _moved(x: Tensor, index: Tensor) -> Tensor:

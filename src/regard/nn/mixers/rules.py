@@ -10,23 +10,51 @@ from regard.nn.config import (
     RelativeConfig,
     RotaryConfig,
 )
-from regard.nn.mixers.config import FullConfig, MixerConfig, SSRUConfig, WindowConfig
+from regard.nn.mixers.config import (
+    ConvolutionConfig,
+    FullConfig,
+    GRUConfig,
+    LinearConfig,
+    LSTMConfig,
+    MambaConfig,
+    MixerConfig,
+    PerformerConfig,
+    RNNConfig,
+    SSRUConfig,
+    WindowConfig,
+)
+
+# Positions that act on the scores of attention.
+SCORED = (RotaryConfig, AlibiConfig, RelativeConfig)
 
 
 def misfit(
-    mixers: Sequence[MixerConfig], positions: PositionsConfig, *, causal: bool, stack: str
+    mixers: Sequence[MixerConfig],
+    positions: PositionsConfig,
+    *,
+    d_model: int,
+    num_heads: int,
+    causal: bool,
+    stack: str,
 ) -> str:
     """Why a stack can't have these layers; "" if it can.
 
     Args:
         mixers: what each layer has.
         positions: the scheme of the stack.
+        d_model: width of what comes in and goes out.
+        num_heads: heads, where a layer has some.
         causal: whether a place sees none after it.
         stack: what the recipe calls the stack.
     """
     for mixer in mixers:
         if problem := _alone(mixer, positions, causal=causal):
             return f"{stack}.{problem}"
+        if isinstance(mixer, MambaConfig) and mixer.expand * d_model % num_heads:
+            return (
+                f"{stack}.mixer.expand * d_model = {mixer.expand * d_model} is not divisible by "
+                f"num_heads = {num_heads}"
+            )
     return ""
 
 
@@ -37,8 +65,8 @@ def no_scores(mixers: Sequence[MixerConfig], positions: PositionsConfig) -> str:
         mixers: what each layer of each stack has.
         positions: the scheme of the model.
     """
-    within = isinstance(positions, RotaryConfig | AlibiConfig | RelativeConfig)
-    if not within or any(isinstance(mixer, FullConfig | WindowConfig) for mixer in mixers):
+    with_scores = any(isinstance(mixer, FullConfig | WindowConfig) for mixer in mixers)
+    if with_scores or not isinstance(positions, SCORED):
         return ""
     return (
         f'positions.kind = "{positions.kind}" acts on the scores of attention, and no layer has '
@@ -49,23 +77,28 @@ def no_scores(mixers: Sequence[MixerConfig], positions: PositionsConfig) -> str:
 def _alone(mixer: MixerConfig, positions: PositionsConfig, *, causal: bool) -> str:
     """What is wrong with one layer, from the key `mixer` on."""
     match mixer:
-        case FullConfig():
-            return ""
         case WindowConfig(window=window):
             if isinstance(positions, LearnedConfig) and window > positions.max_positions:
                 return (
                     f"mixer.window = {window} is wider than any sequence: "
                     f"positions.max_positions = {positions.max_positions}"
                 )
-            return ""
-        case SSRUConfig():
-            return "" if causal else _one_sided(mixer)
+        case LinearConfig() | PerformerConfig():
+            if isinstance(positions, SCORED):
+                return (
+                    f'mixer.kind = "{mixer.kind}" never computes the scores that '
+                    f'positions.kind = "{positions.kind}" acts on; set positions.kind to "none", '
+                    '"sinusoidal" or "learned"'
+                )
+        case SSRUConfig() | MambaConfig():
+            if not causal:
+                return (
+                    f'mixer.kind = "{mixer.kind}" sees the past only, and an encoder sees both '
+                    "sides; it is for decoders"
+                )
+        case FullConfig() | RNNConfig() | LSTMConfig() | GRUConfig() | ConvolutionConfig():
+            pass
         case _ as never:
             assert_never(never)
 
-
-def _one_sided(mixer: MixerConfig) -> str:
-    return (
-        f'mixer.kind = "{mixer.kind}" sees the past only, and an encoder sees both sides; '
-        "it is for decoders"
-    )
+    return ""
