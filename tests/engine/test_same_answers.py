@@ -80,6 +80,8 @@ def test_a_hundred_sentences_that_wait_for_a_place() -> None:
     assert_same(model, asked, threads=2)
 
 
-def test_no_sentence_has_no_answer() -> None:
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_no_sentence_has_no_answer(threads: int) -> None:
     model = make_model({})
-    assert engine_search(engine_of(model), any_search(model, 1, sentences=0)) == []
+    engine = engine_of(model, threads=threads)
+    assert engine_search(engine, any_search(model, 1, sentences=0)) == []

@@ -164,6 +164,7 @@ Workshop::Workshop(int threads) : team(threads), together(team) {
 void use_sharing(Sharing sharing) { sharing_now.store(sharing, std::memory_order_relaxed); }
 
 void run(Workshop& workshop, Job& job) {
+  if (job.order.empty()) return;
   Team& team = workshop.team;
   // The longest first: the last ones to run are then short, and threads end together.
   std::stable_sort(job.order.begin(), job.order.end(), [&](std::size_t one, std::size_t other) {
