@@ -241,6 +241,19 @@ def test_a_refused_resume_leaves_the_run_as_it_was(
     assert resume(run, ["training.max_steps=5"], reporter=Listener()).step == 5
 
 
+def test_the_file_that_has_changed_is_the_one_that_is_named(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    other = tmp_path / "other.tsv"
+    other.write_text("a fan is on\tein Fan ist an\n" * 3, encoding="utf-8")
+    run = tmp_path / "run"
+    train(recipe(f'data.tsv=["{tmp_path / "pairs.tsv"}", "{other}"]'), run, reporter=Listener())
+    other.write_text("a fan is on\tein Fan ist aus\n" * 3, encoding="utf-8")
+    with pytest.raises(RegardError) as refused:
+        resume(run, ["training.max_steps=5"], reporter=Listener())
+    assert str(refused.value).startswith(f"{other}: the training text is not what the run was")
+
+
 def test_text_that_came_back_or_moved_is_gone_on_with(
     recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

@@ -163,8 +163,12 @@ def resume(
                 + command("train", run, "--init", run, "--out", "RUN"),
             )
         # What is damaged is told when the training takes its state up, once.
-        newest = latest_checkpoint(folder.path, lambda text: None) if started else None
-        expected = newest.state()["data"].split()[0] if newest else None
+
+        def trained_on() -> str | None:
+            newest = latest_checkpoint(folder.path, lambda text: None) if started else None
+            return newest.state()["data"].split()[0] if newest else None
+
+        expected = processes.from_main(trained_on)
         assembly = processes.after_main(
             lambda: assemble(
                 recipe,

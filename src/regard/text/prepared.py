@@ -40,9 +40,9 @@ class PreparedFolder:
     """The folder of a prepared text; what is made lies aside in it until all of it is there.
 
     `index` is the file that says what the others were made of. `key` is all but the vocabularies
-    that the text depends on. `given` are the vocabularies, or None where `trained` are the
-    settings by which they are trained. `expected` is the fingerprint that the text must have,
-    and `names` are its files, for an error.
+    that the text depends on; its "train" has the sums of the files in their order. `given` are the
+    vocabularies, or None where `trained` are the settings by which they are trained. `expected` is
+    the fingerprint that the text must have, and `names` are its files, for an error.
     """
 
     path: Path
@@ -129,12 +129,24 @@ class PreparedFolder:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 
+    def _changed(self) -> list[str]:
+        """The files that are not what they were when the expected text was prepared here."""
+        try:
+            former = read_index(self.path / self.index)
+            sums_before = former["key"]["train"] if former["fingerprint"] == self.expected else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+        if len(sums_before) != len(self.names):
+            return []
+        sums_now = zip(self.names, self.key["train"], sums_before, strict=True)
+        return [name for name, now, before in sums_now if now != before]
+
     def _check_expected(self, folder: Path) -> None:
         """Refuse a text that is not the one that a run was trained on."""
         found = str(read_index(folder / self.index)["fingerprint"])
         if self.expected is not None and found != self.expected:
             raise DataError(
                 "the training text is not what the run was trained on",
-                where=", ".join(self.names),
+                where=", ".join(self._changed() or self.names),
                 hint="Bring the former files and settings back, or start a new run with --init.",
             )

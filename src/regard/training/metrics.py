@@ -93,7 +93,9 @@ class TensorBoardCurves:
     def __init__(self, folder: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional extra
 
-        self._writer = SummaryWriter(str(folder), purge_step=step + 1)
+        self._folder = folder
+        with blames(folder):
+            self._writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def write(self, record: Record) -> None:
         """Add a point to the curves of the record's event."""
@@ -101,11 +103,13 @@ class TensorBoardCurves:
         for name in _CURVES.get(event, ()):
             value = record.get(name)
             if value is not None:
-                self._writer.add_scalar(f"{event}/{name}", value, record["step"])
+                with blames(self._folder):
+                    self._writer.add_scalar(f"{event}/{name}", value, record["step"])
 
     def close(self) -> None:
         """Write out what waits and close the file."""
-        self._writer.close()
+        with blames(self._folder):
+            self._writer.close()
 
 
 def open_curves(folder: Path, step: int) -> Curves:
