@@ -24,7 +24,7 @@ class Cache {
   Cache(Pool& pool, const ModelConfig& config, Dtype weights)
       : pool_(&pool), config_(&config), kept_(weights == Dtype::f32 ? Dtype::f32 : Dtype::bf16),
         key_bytes_(kept_bytes(kept_, config.d_k)), value_bytes_(kept_bytes(kept_, config.d_v)) {}
-  ~Cache() { pool_->give(std::move(buffer_)); }
+  ~Cache() { pool_->give(piece_); }
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
 
@@ -35,7 +35,7 @@ class Cache {
     grown.capacity_ = capacity_ == 0 ? places : std::max(places, 2 * capacity_);
     const std::size_t bytes =
         static_cast<std::size_t>(config_->decoder_layers) * grown.layer_bytes();
-    grown.buffer_ = pool_->take((bytes + sizeof(float) - 1) / sizeof(float));
+    grown.piece_ = pool_->take((bytes + sizeof(float) - 1) / sizeof(float));
     if (capacity_ > 0) {
       for (int layer = 0; layer < config_->decoder_layers; ++layer) {
         for (int head = 0; head < config_->num_kv_heads; ++head) {
@@ -44,7 +44,7 @@ class Cache {
         }
       }
     }
-    std::swap(buffer_, grown.buffer_);
+    std::swap(piece_, grown.piece_);
     std::swap(capacity_, grown.capacity_);
   }
 
@@ -78,7 +78,7 @@ class Cache {
     return static_cast<std::size_t>(config_->num_kv_heads) * size(key_bytes_ + value_bytes_);
   }
   std::byte* keys(int layer, int head) {
-    return reinterpret_cast<std::byte*>(buffer_.data()) +
+    return reinterpret_cast<std::byte*>(piece_.data) +
            static_cast<std::size_t>(layer) * layer_bytes() +
            static_cast<std::size_t>(head) * size(key_bytes_ + value_bytes_);
   }
@@ -89,7 +89,7 @@ class Cache {
   Dtype kept_;
   std::size_t key_bytes_, value_bytes_;
   int capacity_ = 0;
-  Buffer buffer_;
+  Piece piece_;
 };
 
 }  // namespace regard
