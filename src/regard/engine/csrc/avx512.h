@@ -75,6 +75,8 @@ struct Avx512 {
   static __m512i load_bytes(const std::byte* from) { return _mm512_loadu_si512(from); }
 
   static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
+  // To where the nearest cache looks next.
+  static void prefetch_far(const std::byte* at) { __builtin_prefetch(at, 0, 2); }
 
  private:
   // In the high half of the bits, to the nearest, to the even one of two; a NaN stays one.

@@ -136,6 +136,7 @@ struct Plain {
   }
 
   static void prefetch(const std::byte*) {}
+  static void prefetch_far(const std::byte*) {}
 
  private:
   static constexpr float kRounds = 3 << 22;

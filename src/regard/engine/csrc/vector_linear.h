@@ -67,10 +67,17 @@ struct Tiles {
   static constexpr int kWide = K::width * VECTORS;
   static_assert(kColumns % kWide == 0);
 
+  // Weights that are asked for while a tile is summed: `step` bytes more at each step. Null: those
+  // that this tile itself reads next.
+  struct Ahead {
+    const std::byte* at = nullptr;
+    std::size_t step = 0;
+  };
+
   // Columns column .. column + kWide of the layer, as many of them as `wanted`.
   template <int R>
   static void tile(const Linear& linear, const Input& input, std::size_t first, float* y,
-                   std::size_t y_stride, int column, int wanted) {
+                   std::size_t y_stride, int column, int wanted, Ahead ahead) {
     const std::byte* rows[R];
     typename K::Sum sums[R][VECTORS];
 #pragma GCC unroll 8
@@ -82,18 +89,28 @@ struct Tiles {
     const std::byte* weights =
         linear.block(column / kColumns) + static_cast<std::size_t>(column % kColumns) * 4;
     const int steps = linear.steps();
-    for (int step = 0; step < steps; ++step, weights += kColumns * 4) {
+    const auto sum_step = [&](int step) {
       typename K::Weight w[VECTORS];
 #pragma GCC unroll 8
-      for (int v = 0; v < VECTORS; ++v) {
-        w[v] = K::weight(weights + v * K::width * 4);
-        if (v * K::width * 4 % 64 == 0) V::prefetch(weights + v * K::width * 4 + kAhead);
-      }
+      for (int v = 0; v < VECTORS; ++v) w[v] = K::weight(weights + v * K::width * 4);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const typename K::Value x = K::value(rows[r], step);
 #pragma GCC unroll 8
         for (int v = 0; v < VECTORS; ++v) sums[r][v] = K::more(x, w[v], sums[r][v]);
+      }
+      weights += kColumns * 4;
+    };
+    if (ahead.at) {
+      for (int step = 0; step < steps; ++step, ahead.at += ahead.step) {
+        V::prefetch_far(ahead.at);
+        V::prefetch_far(ahead.at + 64);
+        sum_step(step);
+      }
+    } else {
+      for (int step = 0; step < steps; ++step) {
+        for (int line = 0; line < kWide * 4; line += 64) V::prefetch(weights + kAhead + line);
+        sum_step(step);
       }
     }
 #pragma GCC unroll 8
@@ -113,31 +130,45 @@ struct Tiles {
     }
   }
 
-  template <int R>
-  static void remainder(std::size_t left, const Linear& linear, const Input& input,
-                        std::size_t first, float* y, std::size_t y_stride, int column,
-                        int wanted) {
+  // The tile of `count` rows.
+  template <int R = ROWS>
+  static void tile_of(int count, const Linear& linear, const Input& input, std::size_t first,
+                      float* y, std::size_t y_stride, int column, int wanted, Ahead ahead) {
     if constexpr (R > 0) {
-      if (left == R) return tile<R>(linear, input, first, y, y_stride, column, wanted);
-      remainder<R - 1>(left, linear, input, first, y, y_stride, column, wanted);
+      if (count == R) return tile<R>(linear, input, first, y, y_stride, column, wanted, ahead);
+      tile_of<R - 1>(count, linear, input, first, y, y_stride, column, wanted, ahead);
     }
   }
 
   static void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride,
                     int begin, int end) {
     const std::size_t rows = input.rows();
+    const std::size_t tiles = (rows + ROWS - 1) / ROWS;
+    // Many tiles read the same weights: they have as many rows each, or one more, as a small tile
+    // leaves adders waiting; and meanwhile each asks for its part of the weights that come next.
+    const bool many = tiles >= kTilesToShare;
+    const std::size_t least = many ? rows / tiles : ROWS;
+    const std::size_t larger = many ? rows % tiles : 0;
+    const std::size_t part = many ? linear.block_bytes() / tiles : 0;
+    const std::size_t part_of_step = many ? kColumns * 4 / tiles : 0;
     for (int column = begin; column < end; column += kWide) {
       const int wanted = end - column < kWide ? end - column : kWide;
       float* to = y + (column - begin);
-      std::size_t first = 0;
-      for (; first + ROWS <= rows; first += ROWS) {
-        tile<ROWS>(linear, input, first, to, y_stride, column, wanted);
+      const bool share = many && kWide == kColumns && column + kWide < end;
+      for (std::size_t number = 0, first = 0; first < rows; ++number) {
+        std::size_t count = least + (number < larger ? 1 : 0);
+        if (count > rows - first) count = rows - first;
+        Ahead ahead;
+        if (share) ahead = {linear.block(column / kColumns + 1) + number * part, part_of_step};
+        tile_of(static_cast<int>(count), linear, input, first, to, y_stride, column, wanted,
+                ahead);
+        first += count;
       }
-      remainder<ROWS - 1>(rows - first, linear, input, first, to, y_stride, column, wanted);
     }
   }
 
  private:
+  static constexpr std::size_t kTilesToShare = 3;
   // Bytes between what is asked for and what is used: weights seldom wait in the nearest cache.
   static constexpr int kAhead = 8192;
 };
