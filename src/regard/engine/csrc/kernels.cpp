@@ -259,6 +259,7 @@ std::size_t attend_room(int count, int key_dim) {
 void attend(const Attended& at, const float* query, const float* bias, float* work, float* out) {
   const Kernels& use = kernels();
   const auto function = at.kept == Dtype::f32 ? use.attend_full : use.attend_half;
+  if (at.key_dim % kKeptHalves == 0) return function(at, query, bias, work, out);
   // A copy of the query that is padded as the keys are.
   float* padded = work + padded_to(at.count, kKeptHalves);
   std::copy_n(query, at.key_dim, padded);

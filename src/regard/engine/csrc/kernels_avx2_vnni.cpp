@@ -24,44 +24,23 @@ namespace {
 
 #include "avx2.h"
 #include "vector_linear.h"
+#include "vector_vnni.h"
 
-// Eight integers. GCC 12 keeps sums in registers when they have this type, and spills __m256i.
-typedef int Integers __attribute__((vector_size(32)));
+struct Dot {
+  // Eight integers. GCC 12 keeps sums in registers when they have this type, and spills __m256i.
+  typedef int Integers __attribute__((vector_size(32)));
 
-struct VnniKernel {
-  using Sum = Integers;
-  static constexpr int width = 8;
-
-  struct Weight { __m256i w; };
-  struct Value { __m256i x; };
-
-  static const std::byte* row(const Input& input, std::size_t r) {
-    return input.packed() + r * input.packed_stride();
+  static Integers load(const void* from) { return (Integers)_mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+  static Integers set(int value) { return (Integers)_mm256_set1_epi32(value); }
+  static Integers dot(Integers sum, Integers x, Integers w) {
+    return (Integers)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)x, (__m256i)w);
   }
-  // Inputs are 128 too large, so sums start at less.
-  static Sum begin(const Linear& linear, int column) {
-    return -(Integers)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(linear.sums() + column));
-  }
-  static Weight weight(const std::byte* at) { return {Avx2::load_bytes(at)}; }
-  static Value value(const std::byte* row, int step) {
-    int four;
-    __builtin_memcpy(&four, row + static_cast<std::size_t>(step) * 4, sizeof four);
-    return {_mm256_set1_epi32(four)};
-  }
-  static Sum more(Value x, Weight w, Sum sum) {
-    return (Integers)_mm256_dpbusd_avx_epi32((__m256i)sum, x.x, w.w);
-  }
-  static __m256 end(Sum sum, const Linear& linear, const Input& input, std::size_t r, int column) {
-    const __m256 scale =
-        _mm256_mul_ps(_mm256_set1_ps(input.scale()[r]), Avx2::load(linear.scale() + column));
-    return _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps((__m256i)sum), scale),
-                         Avx2::load(linear.bias() + column));
-  }
+  static __m256 floats(Integers sum) { return _mm256_cvtepi32_ps((__m256i)sum); }
 };
 
 }  // namespace
 
-LinearKernel avx2_vnni_i8() { return Tiles<Avx2, VnniKernel, 6, 2>::apply; }
+LinearKernel avx2_vnni_i8() { return Tiles<Avx2, VnniKernel<Avx2, Dot>, 6, 2>::apply; }
 
 }  // namespace regard
 
