@@ -15,10 +15,12 @@ from regard.nn.config import (
 )
 from regard.nn.mixers.build import build_mixer
 from regard.nn.mixers.config import (
+    BigBirdConfig,
     ConvolutionConfig,
     FullConfig,
     GRUConfig,
     LinearConfig,
+    LinformerConfig,
     LSTMConfig,
     MambaConfig,
     MixerConfig,
@@ -39,6 +41,9 @@ LAYERS: dict[str, MixerConfig] = {
     "dilated": WindowConfig(window=3, dilation=2),
     "globals": WindowConfig(window=2, global_tokens=2),
     "both": WindowConfig(window=3, dilation=3, global_tokens=3),
+    "bigbird": BigBirdConfig(block=2, window=2, random_blocks=1),
+    "blocks": BigBirdConfig(block=1, window=3, global_blocks=2, random_blocks=2, seed=5),
+    "linformer": LinformerConfig(length=45, rank=5),
     "linear": LinearConfig(),
     "performer": PerformerConfig(features=6),
     "rnn": RNNConfig(),
@@ -50,8 +55,8 @@ LAYERS: dict[str, MixerConfig] = {
     "mamba": MambaConfig(state=5),
 }
 PAST_ONLY = {"ssru", "mamba"}
-BOTH_SIDES_ONLY: set[str] = set()
-WITH_SCORES = {"full", "window", "even", "dilated", "globals", "both"}
+BOTH_SIDES_ONLY = {"linformer"}
+WITH_SCORES = {"full", "window", "even", "dilated", "globals", "both", "bigbird", "blocks"}
 SCHEMES: dict[str, PositionsConfig] = {
     "none": NoPositionsConfig(),
     "rotary": RotaryConfig(theta=100.0),

@@ -12,7 +12,7 @@ from regard.nn.mixers.config import DEFAULTS, MixerKind, SSRUConfig, StackConfig
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 PAST_ONLY: set[MixerKind] = {"ssru", "mamba"}
-BOTH_SIDES_ONLY: set[MixerKind] = set()
+BOTH_SIDES_ONLY: set[MixerKind] = {"linformer"}
 DECODERS = [kind for kind in DEFAULTS if kind not in BOTH_SIDES_ONLY]
 ENCODERS = [kind for kind in DEFAULTS if kind not in PAST_ONLY]
 SMALL = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 3}

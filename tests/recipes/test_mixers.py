@@ -25,6 +25,14 @@ REFUSED = {
         'that positions.kind = "rotary" acts on; set positions.kind to "none", "sinusoidal" or '
         '"learned"'
     ),
+    "base model.decoder.mixer.kind=linformer": (
+        '--set model.decoder.mixer.kind: decoder.mixer.kind = "linformer" sees both sides, and a '
+        "decoder sees the past only; it is for encoders"
+    ),
+    "base model.encoder.mixer.kind=linformer model.encoder.mixer.length=256": (
+        "--set model.encoder.mixer.length: model.encoder.mixer.length = 256 is too few for "
+        "data.max_tokens = 256 and the end token"
+    ),
     "base model.decoder.mixer.kind=mamba model.num_heads=3 model.d_k=8 model.d_v=8": (
         "--set model.num_heads: decoder.mixer.expand * d_model = 1024 is not divisible by "
         "num_heads = 3"
@@ -107,7 +115,7 @@ def test_the_engine_names_what_it_lacks() -> None:
     assert refusal(config) == 'model.encoder.mixer.kind = "window"'
 
 
-KINDS = [kind for kind in DEFAULTS if kind != "full"]
+KINDS = [kind for kind in DEFAULTS if kind not in ("full", "linformer")]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,6 +17,7 @@ from regard.nn.config import (
 )
 from regard.nn.mixers.config import (
     FullConfig,
+    LinformerConfig,
     MixerConfig,
     SSRUConfig,
     StackConfig,
@@ -118,10 +119,17 @@ class LayerConfig(Settings):
         return self.feed_forward not in GATED if given is None else given
 
     @property
-    def longest(self) -> int | None:
-        """The most tokens of a sequence; None where the positions set no end."""
+    def limits(self) -> dict[str, int]:
+        """The most tokens of a sequence, by the key that sets an end."""
         positions = self.positions
-        return positions.max_positions if isinstance(positions, LearnedConfig) else None
+        if isinstance(positions, LearnedConfig):
+            return {"model.positions.max_positions": positions.max_positions}
+        return {}
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a sequence; None where nothing sets an end."""
+        return min(self.limits.values(), default=None)
 
     def _check_mixers(self, mixers: Sequence[MixerConfig], *, causal: bool, stack: str) -> None:
         problem = misfit(
@@ -187,6 +195,11 @@ class TransformerConfig(LayerConfig):
             self._check_mixers(self.decoder_mixers, causal=True, stack="decoder")
         _refuse(no_scores([*self.encoder_mixers, *self.decoder_mixers], self.positions))
         return self
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The most tokens of a sequence, by the key that sets an end."""
+        return super().limits | _limit_of(self.encoder_mixers)
 
     @property
     def encoder_mixers(self) -> Sequence[MixerConfig]:
@@ -302,6 +315,11 @@ class EncoderConfig(LayerConfig):
         return self
 
     @property
+    def limits(self) -> dict[str, int]:
+        """The most tokens of a sequence, by the key that sets an end."""
+        return super().limits | _limit_of(self.mixers)
+
+    @property
     def mixers(self) -> Sequence[MixerConfig]:
         """What each layer has in the place of self-attention."""
         return self.encoder.layers(self.num_layers)
@@ -331,6 +349,12 @@ def _said(name: str, stack: StackConfig) -> str:
         kinds = ", ".join(f'"{kind}"' for kind in stack.pattern)
         return f"{name}.pattern = [{kinds}]"
     return "" if stack.mixer.kind == "full" else f'{name}.mixer.kind = "{stack.mixer.kind}"'
+
+
+def _limit_of(mixers: Sequence[MixerConfig]) -> dict[str, int]:
+    """The most tokens that layers of an encoder can take, by the key that says so."""
+    lengths = [mixer.length for mixer in mixers if isinstance(mixer, LinformerConfig)]
+    return {"model.encoder.mixer.length": min(lengths)} if lengths else {}
 
 
 def _check_pattern(name: str, stack: StackConfig, key: str, layers: int) -> None:

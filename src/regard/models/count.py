@@ -24,10 +24,12 @@ from regard.nn.config import (
     SinusoidalConfig,
 )
 from regard.nn.mixers.config import (
+    BigBirdConfig,
     ConvolutionConfig,
     FullConfig,
     GRUConfig,
     LinearConfig,
+    LinformerConfig,
     LSTMConfig,
     MambaConfig,
     MixerConfig,
@@ -206,8 +208,10 @@ def _stack(
 
 def _mixer(config: LayerConfig, mixer: MixerConfig, *, causal: bool) -> Part:
     match mixer:
-        case FullConfig() | WindowConfig() | LinearConfig() | PerformerConfig():
+        case FullConfig() | WindowConfig() | BigBirdConfig() | LinearConfig() | PerformerConfig():
             return _attention(config, "self-attention")
+        case LinformerConfig():
+            return _linformer(config, mixer)
         case RNNConfig(kind=cell) | LSTMConfig(kind=cell) | GRUConfig(kind=cell):
             gates = {"rnn": 1, "gru": 3, "lstm": 4}[cell]
             return _recurrence(config, cell.upper(), gates, directions=1 if causal else 2)
@@ -219,6 +223,12 @@ def _mixer(config: LayerConfig, mixer: MixerConfig, *, causal: bool) -> Part:
             return _ssru(config)
         case _ as never:
             assert_never(never)
+
+
+def _linformer(config: LayerConfig, mixer: LinformerConfig) -> Part:
+    part = _attention(config, "self-attention")
+    shape = f"{part.shape}, 2 x ({mixer.rank} x {mixer.length})"
+    return replace(part, shape=shape, each=part.each + 2 * mixer.rank * mixer.length)
 
 
 def _recurrence(config: LayerConfig, name: str, gates: int, *, directions: int) -> Part:

@@ -185,12 +185,12 @@ def _check_metric(metric: Metric, measured: Sequence[Metric]) -> None:
 
 
 def _check_length(model: LayerConfig, max_tokens: int, more: int = 0, what: str = "") -> None:
-    longest = model.longest
-    if longest is not None and longest < max_tokens + more:
-        raise ValueError(
-            f"model.positions.max_positions = {longest} is too few for "
-            f"data.max_tokens = {max_tokens}" + (f" and {what}" if what else "")
-        )
+    for key, longest in model.limits.items():
+        if longest < max_tokens + more:
+            raise ValueError(
+                f"{key} = {longest} is too few for data.max_tokens = {max_tokens}"
+                + (f" and {what}" if what else "")
+            )
 
 
 def _check_vocabulary(vocabulary: VocabularyConfig) -> None:

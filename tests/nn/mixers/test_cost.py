@@ -10,10 +10,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.nn.attention import HeadShape
 from regard.nn.mixers.build import build_mixer
 from regard.nn.mixers.config import (
+    BigBirdConfig,
     ConvolutionConfig,
     FullConfig,
     GRUConfig,
     LinearConfig,
+    LinformerConfig,
     MambaConfig,
     MixerConfig,
     PerformerConfig,
@@ -26,6 +28,8 @@ from regard.nn.positions import Positions
 LINEAR: list[MixerConfig] = [
     WindowConfig(window=64),
     WindowConfig(window=16, dilation=4, global_tokens=4),
+    BigBirdConfig(block=16),
+    LinformerConfig(length=2048, rank=16),
     LinearConfig(),
     PerformerConfig(features=16),
     GRUConfig(),

@@ -3,11 +3,14 @@
 from typing import assert_never
 
 from regard.nn.attention import HeadShape
+from regard.nn.mixers.bigbird import BigBirdAttention
 from regard.nn.mixers.config import (
+    BigBirdConfig,
     ConvolutionConfig,
     FullConfig,
     GRUConfig,
     LinearConfig,
+    LinformerConfig,
     LSTMConfig,
     MambaConfig,
     MixerConfig,
@@ -20,6 +23,7 @@ from regard.nn.mixers.contract import Mixer
 from regard.nn.mixers.convolution import Convolution
 from regard.nn.mixers.full import FullAttention
 from regard.nn.mixers.linear import LinearAttention, PerformerAttention
+from regard.nn.mixers.linformer import Linformer
 from regard.nn.mixers.mamba import Mamba
 from regard.nn.mixers.recurrent import Recurrence
 from regard.nn.mixers.ssru import SSRU
@@ -41,6 +45,10 @@ def build_mixer(  # noqa: PLR0911 - one for each kind
             return FullAttention(shape)
         case WindowConfig():
             return WindowAttention(config, shape, causal=causal)
+        case BigBirdConfig():
+            return BigBirdAttention(config, shape, causal=causal)
+        case LinformerConfig():
+            return Linformer(config, shape)
         case LinearConfig():
             return LinearAttention(shape, causal=causal)
         case PerformerConfig():

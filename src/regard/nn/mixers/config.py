@@ -36,6 +36,34 @@ class SSRUConfig(Settings):
     kind: Literal["ssru"] = "ssru"
 
 
+class BigBirdConfig(Settings):
+    """Attention of blocks of `block` tokens to some blocks.
+
+    They are `window` blocks around it (causal: the last ones), its own included, the first
+    `global_blocks`, and `random_blocks` that `seed` chooses.
+
+    Source: Zaheer et al. 2020, arXiv:2007.14062.
+    """
+
+    kind: Literal["bigbird"] = "bigbird"
+    block: int = Field(default=64, ge=1)
+    window: int = Field(default=3, ge=1)
+    global_blocks: int = Field(default=1, ge=0)
+    random_blocks: int = Field(default=3, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+
+class LinformerConfig(Settings):
+    """Attention to `rank` mixtures of up to `length` tokens, in encoders.
+
+    Source: Wang et al. 2020, arXiv:2006.04768.
+    """
+
+    kind: Literal["linformer"] = "linformer"
+    length: int = Field(default=512, ge=1)
+    rank: int = Field(default=64, ge=1)
+
+
 class LinearConfig(Settings):
     """Attention with the features `elu(x) + 1`. Source: Katharopoulos et al. 2020."""
 
@@ -98,6 +126,8 @@ class MambaConfig(Settings):
 MixerConfig = Annotated[
     FullConfig
     | WindowConfig
+    | BigBirdConfig
+    | LinformerConfig
     | LinearConfig
     | PerformerConfig
     | RNNConfig
@@ -111,6 +141,8 @@ MixerConfig = Annotated[
 MixerKind = Literal[
     "full",
     "window",
+    "bigbird",
+    "linformer",
     "linear",
     "performer",
     "rnn",
@@ -127,6 +159,8 @@ DEFAULTS: dict[MixerKind, MixerConfig] = {
     for config in (
         FullConfig(),
         WindowConfig(),
+        BigBirdConfig(),
+        LinformerConfig(),
         LinearConfig(),
         PerformerConfig(),
         RNNConfig(),

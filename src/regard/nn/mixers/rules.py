@@ -11,10 +11,12 @@ from regard.nn.config import (
     RotaryConfig,
 )
 from regard.nn.mixers.config import (
+    BigBirdConfig,
     ConvolutionConfig,
     FullConfig,
     GRUConfig,
     LinearConfig,
+    LinformerConfig,
     LSTMConfig,
     MambaConfig,
     MixerConfig,
@@ -26,6 +28,7 @@ from regard.nn.mixers.config import (
 
 # Positions that act on the scores of attention.
 SCORED = (RotaryConfig, AlibiConfig, RelativeConfig)
+_SCORING = (FullConfig, WindowConfig, BigBirdConfig)
 
 
 def misfit(
@@ -65,7 +68,7 @@ def no_scores(mixers: Sequence[MixerConfig], positions: PositionsConfig) -> str:
         mixers: what each layer of each stack has.
         positions: the scheme of the model.
     """
-    with_scores = any(isinstance(mixer, FullConfig | WindowConfig) for mixer in mixers)
+    with_scores = any(isinstance(mixer, _SCORING) for mixer in mixers)
     if with_scores or not isinstance(positions, SCORED):
         return ""
     return (
@@ -83,7 +86,12 @@ def _alone(mixer: MixerConfig, positions: PositionsConfig, *, causal: bool) -> s
                     f"mixer.window = {window} is wider than any sequence: "
                     f"positions.max_positions = {positions.max_positions}"
                 )
-        case LinearConfig() | PerformerConfig():
+        case LinformerConfig() if causal:
+            return (
+                'mixer.kind = "linformer" sees both sides, and a decoder sees the past only; it is '
+                "for encoders"
+            )
+        case LinearConfig() | PerformerConfig() | LinformerConfig():
             if isinstance(positions, SCORED):
                 return (
                     f'mixer.kind = "{mixer.kind}" never computes the scores that '
@@ -96,7 +104,9 @@ def _alone(mixer: MixerConfig, positions: PositionsConfig, *, causal: bool) -> s
                     f'mixer.kind = "{mixer.kind}" sees the past only, and an encoder sees both '
                     "sides; it is for decoders"
                 )
-        case FullConfig() | RNNConfig() | LSTMConfig() | GRUConfig() | ConvolutionConfig():
+        case FullConfig() | BigBirdConfig():
+            pass
+        case RNNConfig() | LSTMConfig() | GRUConfig() | ConvolutionConfig():
             pass
         case _ as never:
             assert_never(never)
