@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kLittle = 8 << 20;
 
 // Weights up to this size wait in the last cache for the next step, so each thread may read them.
-constexpr std::size_t kCached = 12 << 20;
+constexpr std::size_t kCached = 24 << 20;
 
 // Others come from memory at every step, so threads read them together; unless each thread has so
 // many rows, times the number of threads, that it computes for longer than it reads.

@@ -11,9 +11,9 @@ namespace regard {
 
 namespace {
 
-// About 20 microseconds: longer than a pause between two regions of one step, shorter than a
+// About 60 microseconds: longer than a pause between two regions of one step, shorter than a
 // person or another program would notice.
-constexpr int kSpins = 400;
+constexpr int kSpins = 4000;
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
