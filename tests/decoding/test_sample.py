@@ -1,19 +1,22 @@
 """Sampling: right distributions, right supports, and dice of each sentence's own."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from decoding.tables import EOS, TableStep, random_tables, run
 
-from regard.decoding.sample import Sampler, draws
+from regard.decoding.dice import ALL, random_bits, sample_keys
+from regard.decoding.sample import Sampler, chain_keys, waits
+from regard.decoding.sample import random_bits as many_bits
 from regard.shapes import Tensor
 
 PROBABILITIES = torch.tensor([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
 
 
 def _drawn(count: int = 20_000, seed: int = 5, **options: Any) -> Tensor:
-    sampler = Sampler(draws([seed], count, 1), **options)
+    sampler = Sampler(chain_keys(sample_keys([seed], count)), **options)
     log_probs = PROBABILITIES.log().expand(count, -1)
     values, tokens = sampler(log_probs, torch.arange(count), 0)
     torch.testing.assert_close(values, PROBABILITIES.log()[tokens])
@@ -64,11 +67,50 @@ def test_the_chi_square_would_see_a_wrong_temperature() -> None:
     assert _chi_square(_drawn(), PROBABILITIES.double() ** 1.05) > 20.5
 
 
-def test_a_draw_at_either_end_takes_a_token_that_has_a_share() -> None:
-    log_probs = torch.tensor([[0.0, 0.3, 0.7, 0.0]]).log().repeat(2, 1)
-    edge = torch.tensor([[0.0], [1.0 - 2**-53]], dtype=torch.float64)
-    _, tokens = Sampler(edge)(log_probs, torch.arange(2), 0)
-    assert tokens.tolist() == [1, 2]
+def test_the_numbers_are_those_of_splitmix64() -> None:
+    # The first outputs for the seeds 0 and 1234567 of the reference implementation in C.
+    assert [random_bits(0, number) for number in range(3)] == [
+        0xE220A8397B1DCDAF,
+        0x6E789E6AA1B965F4,
+        0x06C45D188009454F,
+    ]
+    assert [random_bits(1234567, number) for number in range(3)] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+
+
+def test_many_numbers_at_once_are_the_same_ones() -> None:
+    keys = [0, 1, ALL - 1, ALL // 2, 0x0123456789ABCDEF]
+    found = many_bits(chain_keys(keys)[:, None], torch.arange(40_000, 40_050))
+    for key, row in zip(keys, found.tolist(), strict=True):
+        assert [bits % ALL for bits in row] == [random_bits(key, n) for n in range(40_000, 40_050)]
+
+
+def test_no_token_waits_for_no_time_or_forever() -> None:
+    edge = waits(chain_keys([0, 2**12 - 1, 2**63, ALL - 1]))
+    assert bool(((edge > 0) & edge.isfinite()).all())
+    assert edge.tolist() == pytest.approx([2**-53, 2**-53, math.log(2), 53 * math.log(2)])
+
+
+def test_a_token_without_a_share_is_never_drawn() -> None:
+    log_probs = torch.tensor([[0.0, 0.3, 0.7, 0.0]]).log().repeat(1000, 1)
+    sampler = Sampler(chain_keys(sample_keys([9], 1000)))
+    _, tokens = sampler(log_probs, torch.arange(1000), 3)
+    assert set(tokens.tolist()) == {1, 2}
+
+
+def test_a_few_last_bits_hardly_ever_change_what_is_drawn() -> None:
+    generator = torch.Generator().manual_seed(1)
+    log_probs = torch.randn(1000, 2000, generator=generator).log_softmax(-1)
+    noise = 1e-6 * torch.randn(1000, 2000, generator=generator)
+    for options in ({}, {"top_p": 0.9}, {"top_k": 50}):
+        sampler = Sampler(chain_keys(sample_keys([3], 1000)), **options)
+        _, exact = sampler(log_probs, torch.arange(1000), 0)
+        _, near = sampler(log_probs + noise, torch.arange(1000), 0)
+        assert int((exact != near).sum()) <= 1
+        assert len(set(exact.tolist())) > 40
 
 
 def test_samples_are_the_same_alone_and_in_a_batch() -> None:

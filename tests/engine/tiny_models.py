@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from regard.decoding.config import DecodingConfig
+from regard.decoding.dice import seed_of
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.padding import padded
 from regard.decoding.search import search
 from regard.decoding.step import ModelStep
-from regard.engine.engine import Dtype, Engine, Found
+from regard.engine.engine import Dtype, Engine, Found, Sampling
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.nn.config import (
@@ -95,6 +96,14 @@ class Searched:
     prefixes: list[list[int]]
     config: DecodingConfig
 
+    @property
+    def seeds(self) -> list[int]:
+        """For samples: another one for each source, whatever is beside it."""
+        return [
+            seed_of(self.config.seed, source, prefix)
+            for source, prefix in zip(self.sources, self.prefixes, strict=True)
+        ]
+
 
 def one_by_one() -> list[dict[str, Any]]:
     """Each value of each key, all others being the first of theirs."""
@@ -139,9 +148,11 @@ def engine_of(model: Transformer, *, dtype: Dtype = "float32", threads: int = 1)
     )
 
 
-def any_search(model: Transformer, seed: int, *, sentences: int = 7, **options: Any) -> Searched:
+def any_search(
+    model: Transformer, number: int, /, *, sentences: int = 7, **options: Any
+) -> Searched:
     """Sentences of many lengths with limits of their own, some with a prefix."""
-    draw = random.Random(seed)
+    draw = random.Random(number)
     most = min(model.source_vocabulary, model.target_vocabulary)
 
     def ids(count: int) -> list[int]:
@@ -174,12 +185,20 @@ def torch_search(model: Transformer, asked: Searched) -> list[list[Hypothesis]]:
         config=asked.config,
         prefix=asked.prefixes,
         source_bs=mask_bs,
+        seeds=asked.seeds,
     )
 
 
 def engine_search(engine: Engine, asked: Searched) -> list[list[Found]]:
     """What the engine answers."""
     config = asked.config
+    sampling = Sampling(
+        seeds=asked.seeds,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        min_p=config.min_p,
+    )
     return engine.translate(
         asked.sources,
         max_tokens=asked.max_tokens,
@@ -194,4 +213,5 @@ def engine_search(engine: Engine, asked: Searched) -> list[list[Found]]:
         min_tokens=config.min_tokens,
         no_repeat_ngram=config.no_repeat_ngram,
         batch_tokens=config.batch_tokens,
+        sampling=sampling if config.method == "sample" else None,
     )

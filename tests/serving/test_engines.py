@@ -50,23 +50,22 @@ def test_the_engine_translates_where_it_can(run_path: Path) -> None:
 
 @needs_engine
 @pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"method": "sample"}, 'decoding.method = "sample"'),
-    ],
+    "options",
+    [{}, {"n_best": 3, "temperature": 0.7}, {"top_k": 5, "seed": 7}, {"top_p": 0.8, "min_p": 0.05}],
     ids=str,
 )
-def test_a_search_that_it_does_not_support_is_pytorchs(
-    run_path: Path, options: dict[str, Any], named: str
-) -> None:
-    by_torch = regard.load(run_path, engine="torch", device="cpu")
-    wanted = by_torch.translations(TEXT, **options)
-    found = regard.load(run_path, device="cpu").translations(TEXT, **options)
-    assert [each.text for each in found] == [each.text for each in wanted]
-    for settings in ({"engine": "native"}, {"dtype": "int8"}):
-        with pytest.raises(EngineError) as caught:
-            regard.load(run_path, device="cpu", **settings).translations(TEXT, **options)
-        assert str(caught.value) == f"translate: the engine does not support {named}"
+def test_the_engine_draws_the_samples_of_pytorch(run_path: Path, options: dict[str, Any]) -> None:
+    ours, theirs = (
+        regard.load(run_path, engine=name, device="cpu").translations(
+            TEXT, prefixes=["", "das", *[""] * (len(TEXT) - 2)], method="sample", **options
+        )
+        for name in ("native", "torch")
+    )
+    for mine, its in zip(ours, theirs, strict=True):
+        assert [each.text for each in mine.hypotheses] == [each.text for each in its.hypotheses]
+        assert [each.score for each in mine.hypotheses] == pytest.approx(
+            [each.score for each in its.hypotheses], abs=1e-4
+        )
 
 
 @needs_engine
@@ -129,7 +128,7 @@ def test_the_command_says_when_pytorch_has_to_serve(
     note = "note: PyTorch translates; the engine does not support "
     for arguments, named in (
         ([ssru_path], 'model.decoder_mixer = "ssru"'),
-        ([run_path, "--sample"], 'decoding.method = "sample"'),
+        ([run_path, "--ensemble", run_path], "an ensemble"),
     ):
         done = command("translate", *arguments, stdin=b"\n")
         assert (done.code, done.out, done.err) == (0, b"\n", f"{note}{named}\n")

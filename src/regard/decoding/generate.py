@@ -7,11 +7,12 @@ from typing import Literal
 import torch
 
 from regard.decoding.chain import Choice, most_likely
+from regard.decoding.dice import random_bits, seed_of
 from regard.decoding.generation import GenerationConfig
 from regard.decoding.next_token import NextToken, blocked
 from regard.decoding.padding import token_batches
 from regard.decoding.reading import Reader, Reading, reader_of
-from regard.decoding.sample import Sampler, chain_draws, seed_of
+from regard.decoding.sample import Sampler, chain_keys
 from regard.decoding.text_stream import TextStream
 from regard.errors import ModelError
 from regard.models.decoder import LanguageModel
@@ -49,10 +50,9 @@ class _Chain:
     """One sample of one prompt, while it is made."""
 
     number: int
-    sample: int
     prompt: str
     ids: list[int]
-    seed: int
+    key: int
     most: int
     ends: frozenset[int]
     stream: TextStream
@@ -195,10 +195,9 @@ def _chains(
         chains += [
             _Chain(
                 number,
-                sample,
                 prompts[number],
                 ids,
-                seed_of(config.seed, ids),
+                random_bits(seed_of(config.seed, ids), sample),
                 most,
                 vocabulary.end_ids,
                 TextStream(vocabulary, prompts[number], ids, config.stop),
@@ -266,10 +265,8 @@ def _read_prompts(reader: Reader, chains: Sequence[_Chain]) -> tuple[Reading, Fl
 def _choice(chains: Sequence[_Chain], config: GenerationConfig, device: torch.device) -> Choice:
     if config.temperature == 0:
         return most_likely
-    most = max(chain.most for chain in chains)
-    rows = [chain_draws(chain.seed, chain.sample, most) for chain in chains]
     return Sampler(
-        torch.stack(rows).to(device),
+        chain_keys([chain.key for chain in chains]).to(device),
         temperature=config.temperature,
         top_k=config.top_k,
         top_p=config.top_p,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from regard.decoding.config import DecodingConfig
+from regard.decoding.dice import seed_of
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.pieces import split_source
 from regard.decoding.translation import Translation, assemble, blank
@@ -41,11 +42,13 @@ class Searcher(Protocol):
         max_tokens: Sequence[int],
         prefixes: Sequence[Sequence[int]],
         config: DecodingConfig,
+        seeds: Sequence[int] = (),
         attention: bool = False,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, which holds all ids that an encoder reads.
 
-        With `attention` the first of each says where its tokens looked.
+        `seeds` has one for each source's samples. With `attention` the first of each says where
+        its tokens looked.
         """
         ...
 
@@ -88,6 +91,7 @@ def translate_by(
         max_tokens=[most_target_tokens(piece, config, positions) for piece in pieces],
         prefixes=[piece.prefix for piece in pieces],
         config=config,
+        seeds=piece_seeds(pieces, config),
         attention=alignments or attention,
     )
     return join_lines(
@@ -99,6 +103,11 @@ def translate_by(
         alignments=alignments,
         attention=attention,
     )
+
+
+def piece_seeds(pieces: Sequence[Piece], config: DecodingConfig) -> list[int]:
+    """The seed of each piece's samples, the same wherever it stands."""
+    return [seed_of(config.seed, piece.sources[0], piece.prefix) for piece in pieces]
 
 
 def most_positions(configs: Sequence[TransformerConfig]) -> int:

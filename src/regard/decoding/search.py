@@ -8,9 +8,10 @@ from regard.decoding.beam import beam_search
 from regard.decoding.chain import Choice, follow, most_likely
 from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import Constraints
+from regard.decoding.dice import sample_keys
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.rows import Rows
-from regard.decoding.sample import Sampler, draws
+from regard.decoding.sample import Sampler, chain_keys
 from regard.decoding.step import Step
 from regard.shapes import Bool, Int, Tensor
 
@@ -90,9 +91,9 @@ def search(
     choose: Choice = most_likely
     if sampled:
         if seeds is None:
-            seeds = [(config.seed + place) % 2**64 for place in range(batch)]
+            seeds = [config.seed + place for place in range(batch)]
         choose = Sampler(
-            draws(seeds, chains, int(max_tokens_b.max()) + 1).to(device),
+            chain_keys(sample_keys(seeds, chains)).to(device),
             temperature=config.temperature,
             top_k=config.top_k,
             top_p=config.top_p,

@@ -13,9 +13,9 @@ from regard.decoding.lines import (
     join_lines,
     most_positions,
     most_target_tokens,
+    piece_seeds,
 )
 from regard.decoding.padding import padded, token_batches
-from regard.decoding.sample import seed_of
 from regard.decoding.search import search
 from regard.decoding.step import EnsembleStep, ModelStep, Step, evaluating
 from regard.decoding.translation import Translation
@@ -166,5 +166,5 @@ def _search_batch(
         prefix=[piece.prefix for piece in pieces],
         source_bs=source_masks[0],
         attention=look,
-        seeds=[seed_of(config.seed, piece.sources[0], piece.prefix) for piece in pieces],
+        seeds=piece_seeds(pieces, config),
     )

@@ -39,6 +39,11 @@ class Engine:
         min_tokens: int,
         no_repeat_ngram: int,
         batch_tokens: int,
+        seeds: Sequence[int] | None,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
     ) -> list[list[tuple[list[int], float, float, bool]]]: ...
     def score(
         self,

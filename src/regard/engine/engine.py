@@ -18,6 +18,8 @@ from regard.models.config import TransformerConfig
 if TYPE_CHECKING:
     from regard.engine import _native
 
+_MOST = 2**31 - 1  # that an int of the extension holds
+
 Dtype = Literal["float32", "bfloat16", "int8", "int4"]
 
 
@@ -29,6 +31,21 @@ class Found:
     score: float
     log_prob: float
     finished: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How texts are drawn, by the rule of `regard.decoding.sample`.
+
+    `seeds` has the seed of each source; the others are as in
+    `regard.decoding.config.DecodingConfig`.
+    """
+
+    seeds: Sequence[int]
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -131,6 +148,7 @@ class Engine:
         min_tokens: int = 0,
         no_repeat_ngram: int = 0,
         batch_tokens: int = 4096,
+        sampling: Sampling | None = None,
     ) -> list[list[Found]]:
         """Search each source: its hypotheses, the best first, in the order of the sources.
 
@@ -150,10 +168,13 @@ class Engine:
             min_tokens: the least tokens of a hypothesis.
             no_repeat_ngram: no run of so many tokens comes twice; 0 lets them.
             batch_tokens: bounds the source tokens times the beam that are worked on at once.
+            sampling: draw `n_best` texts, in the place of a search; beam, alpha and coverage have
+                no part in it.
 
         Raises:
             ModelError: the model's output is NaN, or an id or prefix is none of the model's.
         """
+        draw = sampling or Sampling(seeds=())
         with _explained():
             found = self._native.translate(
                 sources,
@@ -169,6 +190,11 @@ class Engine:
                 min_tokens=min_tokens,
                 no_repeat_ngram=no_repeat_ngram,
                 batch_tokens=batch_tokens,
+                seeds=None if sampling is None else [seed % 2**64 for seed in draw.seeds],
+                temperature=draw.temperature,
+                top_k=min(draw.top_k, _MOST),
+                top_p=draw.top_p,
+                min_p=draw.min_p,
             )
         return [
             [Found(tuple(tokens), score, log_prob, done) for tokens, score, log_prob, done in each]

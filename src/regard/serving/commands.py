@@ -89,7 +89,7 @@ def translate(
 
         translator = _load(runs, threads, engine, dtype)
         translator.decoding = decoding
-        if reason := translator.torch_serves():
+        if reason := translator.torch_serves:
             say(f"note: PyTorch translates; the engine does not support {reason}")
         answered = answer(
             translator,
@@ -133,7 +133,7 @@ def score(
         from regard.serving.judging import score_and_write
 
         translator = _load(runs, threads, engine, dtype)
-        if reason := translator.torch_scores:
+        if reason := translator.torch_serves:
             say(f"note: PyTorch scores; the engine does not support {reason}")
         score_and_write(translator, pairs, writer, json=json, say=say)
 
@@ -176,7 +176,7 @@ def evaluate(
 
         translator = _load(runs, threads, engine, dtype)
         translator.decoding = decoding
-        if reason := translator.torch_serves():
+        if reason := translator.torch_serves:
             say(f"note: PyTorch translates; the engine does not support {reason}")
         evaluate_and_write(translator, pairs, writer, json=json, say=say)
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, cast, get_args
 from regard.decoding.config import DecodingConfig
 from regard.decoding.hypothesis import Hypothesis
 from regard.engine import native, support
-from regard.engine.engine import Dtype, Engine
+from regard.engine.engine import Dtype, Engine, Sampling
 from regard.engine.native import EngineError
 from regard.errors import ModelError, RegardError
 from regard.serving.opening import OpenedRun
@@ -24,12 +24,10 @@ class Chosen:
 
     `engine` is None where PyTorch does. `reason` then says what of the models the engine does
     not support, and is empty where PyTorch was asked for or there is no engine to be had.
-    `required` tells that the engine was asked for, so that PyTorch may not stand in.
     """
 
     engine: Engine | None = None
     reason: str = ""
-    required: bool = False
 
     def __str__(self) -> str:
         return "torch" if self.engine is None else str(self.engine)
@@ -93,8 +91,7 @@ def choose_engine(
             where=str(runs[0].path),
             hint=HINT,
         )
-    made = _packed(runs[0], dtype=cast(Dtype, dtype or "float32"), threads=threads)
-    return Chosen(made, required=required)
+    return Chosen(_packed(runs[0], dtype=cast(Dtype, dtype or "float32"), threads=threads))
 
 
 def _packed(run: OpenedRun, *, dtype: Dtype, threads: int | None) -> Engine:
@@ -113,11 +110,6 @@ def _packed(run: OpenedRun, *, dtype: Dtype, threads: int | None) -> Engine:
         raise
 
 
-def search_refusal(config: DecodingConfig) -> str:
-    """What of a search the engine does not support; "" if nothing."""
-    return "" if config.method == "beam" else f'decoding.method = "{config.method}"'
-
-
 class EngineSearch:
     """The engine as a searcher of `regard.decoding.lines.translate_by`, for one run."""
 
@@ -132,6 +124,7 @@ class EngineSearch:
         max_tokens: Sequence[int],
         prefixes: Sequence[Sequence[int]],
         config: DecodingConfig,
+        seeds: Sequence[int] = (),
         attention: bool = False,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source; with `attention`, the first with where it looked."""
@@ -151,6 +144,7 @@ class EngineSearch:
             min_tokens=config.min_tokens,
             no_repeat_ngram=config.no_repeat_ngram,
             batch_tokens=config.batch_tokens,
+            sampling=None if config.method == "beam" else _sampling(config, seeds),
         )
         hypotheses = [
             [Hypothesis(each.tokens, each.score, each.log_prob, each.finished) for each in some]
@@ -170,6 +164,16 @@ class EngineSearch:
         )
         for some, each, seen in zip(hypotheses, best, looked, strict=True):
             some[0] = replace(each, attention_ts=seen.attention_ts)
+
+
+def _sampling(config: DecodingConfig, seeds: Sequence[int]) -> Sampling:
+    return Sampling(
+        seeds=seeds,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        min_p=config.min_p,
+    )
 
 
 def _refusal(runs: Sequence[OpenedRun]) -> str:

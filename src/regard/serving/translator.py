@@ -10,7 +10,6 @@ from regard.decoding.config import DecodingConfig, changed_settings, without_eff
 from regard.decoding.lines import most_positions, translate_by
 from regard.decoding.scored import PairScore, score_by
 from regard.decoding.translation import Translation
-from regard.engine.native import EngineError
 from regard.errors import DataError, RegardError
 from regard.recipes.explain import explain
 from regard.recipes.recipe import Recipe
@@ -19,7 +18,6 @@ from regard.serving.engines import (
     EngineSearch,
     check_names,
     choose_engine,
-    search_refusal,
     wanted_device,
 )
 from regard.serving.opening import (
@@ -141,24 +139,13 @@ class Translator:
         return str(self._chosen)
 
     @property
-    def torch_scores(self) -> str:
-        """What of the model keeps the engine from scoring, so that PyTorch does it.
+    def torch_serves(self) -> str:
+        """What of the model keeps the engine from translating, so that PyTorch does it.
 
         It is empty where the engine does it, where PyTorch was asked for, and where there is no
         engine.
         """
         return self._chosen.reason
-
-    def torch_serves(self) -> str:
-        """What keeps the engine from translating as `decoding` says, so that PyTorch does it.
-
-        It is empty where the engine does it, where PyTorch was asked for, and where there is no
-        engine.
-        """
-        if self._chosen.engine is None:
-            return self._chosen.reason
-        problem = search_refusal(self.decoding)
-        return "" if self._chosen.required else problem
 
     @property
     def tokenizers(self) -> Tokenizers:
@@ -237,7 +224,7 @@ class Translator:
             prefixes = checked_strings(prefixes, "prefixes")
             if len(prefixes) != len(texts):
                 raise DataError(f"there are {len(texts)} lines and {len(prefixes)} prefixes")
-        if engine := self._searcher(config):
+        if engine := self._searcher():
             return translate_by(
                 engine,
                 self.tokenizers.source,
@@ -310,7 +297,7 @@ class Translator:
         given = _checked_pairs(pairs)
         sources = [run.tokenizers.source for run in self._runs]
         target = self.tokenizers.target
-        if self._searcher(self.decoding):
+        if self._chosen.engine is not None:
             from regard.evaluation.judgement import judge_by
 
             return judge_by(
@@ -328,15 +315,10 @@ class Translator:
             self.models, sources, target, given, self.decoding, trained_length=self.trained_length
         )
 
-    def _searcher(self, config: DecodingConfig) -> EngineSearch | None:
-        """The engine, where it can search so; None leaves it to PyTorch."""
-        if self._chosen.engine is None:
-            return None
-        if problem := search_refusal(config):
-            if self._chosen.required:
-                raise EngineError(f"the engine does not support {problem}", where="translate")
-            return None
-        return EngineSearch(self._chosen.engine, self._runs[0])
+    def _searcher(self) -> EngineSearch | None:
+        """The engine, if there is one; None leaves it to PyTorch."""
+        engine = self._chosen.engine
+        return None if engine is None else EngineSearch(engine, self._runs[0])
 
     def _config(self, options: DecodingOptions) -> DecodingConfig:
         refuse_unknown(options, DecodingConfig.model_fields, "translate")

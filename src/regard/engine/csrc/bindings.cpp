@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -39,7 +40,10 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
                                           const std::vector<Ids>& prefixes, std::int32_t bos,
                                           std::int32_t eos, const Ids& never, int beam, int n_best,
                                           double alpha, double coverage, int min_tokens,
-                                          int no_repeat_ngram, std::size_t batch_tokens) {
+                                          int no_repeat_ngram, std::size_t batch_tokens,
+                                          const std::optional<std::vector<std::uint64_t>>& seeds,
+                                          double temperature, int top_k, double top_p,
+                                          double min_p) {
   regard::SearchOptions options;
   options.bos = bos;
   options.eos = eos;
@@ -51,6 +55,7 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
   options.min_tokens = min_tokens;
   options.no_repeat_ngram = no_repeat_ngram;
   options.batch_tokens = batch_tokens;
+  if (seeds) options.sampling = {true, *seeds, temperature, top_k, top_p, min_p};
   std::atomic<bool> stop = false;
   std::vector<std::vector<regard::Hypothesis>> found;
   run_listening(
@@ -108,7 +113,8 @@ PYBIND11_MODULE(_native, module) {
       .def("translate", &translate, py::arg("sources"), py::kw_only(), py::arg("max_tokens"),
            py::arg("prefixes"), py::arg("bos"), py::arg("eos"), py::arg("never"), py::arg("beam"),
            py::arg("n_best"), py::arg("alpha"), py::arg("coverage"), py::arg("min_tokens"),
-           py::arg("no_repeat_ngram"), py::arg("batch_tokens"))
+           py::arg("no_repeat_ngram"), py::arg("batch_tokens"), py::arg("seeds"),
+           py::arg("temperature"), py::arg("top_k"), py::arg("top_p"), py::arg("min_p"))
       .def("score", &score, py::arg("sources"), py::arg("targets"), py::kw_only(), py::arg("bos"),
            py::arg("never"), py::arg("best"), py::arg("attention"));
 }

@@ -37,6 +37,16 @@ void check_ids(const std::vector<std::int32_t>& ids, int vocabulary, const std::
   }
 }
 
+void check_sampling(const Sampling& sampling, std::size_t sources) {
+  require(sampling.seeds.size() == sources, std::to_string(sampling.seeds.size()) + " seeds for " +
+                                                std::to_string(sources) + " sources");
+  require(sampling.temperature > 0 && sampling.temperature - sampling.temperature == 0,
+          "temperature must be finite and above 0");
+  require(sampling.top_k >= 0, "top_k must not be below 0");
+  require(sampling.top_p > 0 && sampling.top_p <= 1, "top_p must be above 0 and at most 1");
+  require(sampling.min_p >= 0 && sampling.min_p <= 1, "min_p must be between 0 and 1");
+}
+
 void check_options(const SearchOptions& options, int vocabulary) {
   check_ids({options.bos, options.eos}, vocabulary, "bos or eos");
   require(options.beam >= 1 && options.beam <= kWidestBeam,
@@ -89,6 +99,15 @@ void check_prefixes(const std::vector<Ids>& prefixes, const SearchOptions& optio
   }
 }
 
+// With samples as its hypotheses, if it is to sample.
+SearchOptions settled(SearchOptions options) {
+  if (!options.sampling.on) return options;
+  options.beam = options.n_best;
+  options.alpha = 0;
+  options.coverage = 0;
+  return options;
+}
+
 // What is never generated: eos always may be.
 std::vector<std::int32_t> never_of(const SearchOptions& options) {
   std::vector<std::int32_t> never = options.never;
@@ -120,7 +139,7 @@ int Engine::threads() const { return parts_->workshop.team.size(); }
 std::size_t Engine::bytes() const { return parts_->model.bytes(); }
 
 std::vector<std::vector<Hypothesis>> Engine::translate(
-    const std::vector<Ids>& sources, const SearchOptions& options,
+    const std::vector<Ids>& sources, const SearchOptions& asked,
     const std::vector<int>& max_tokens, const std::vector<Ids>& prefixes,
     const std::atomic<bool>* stop) const {
   const ModelConfig& config = parts_->model.config;
@@ -130,7 +149,9 @@ std::vector<std::vector<Hypothesis>> Engine::translate(
   require(prefixes.empty() || prefixes.size() == sources.size(),
           std::to_string(prefixes.size()) + " prefixes for " + std::to_string(sources.size()) +
               " sources");
+  const SearchOptions options = settled(asked);
   check_options(options, config.target_vocabulary);
+  if (options.sampling.on) check_sampling(options.sampling, sources.size());
   for (const Ids& source : sources) check_ids(source, config.source_vocabulary, "a source");
   check_prefixes(prefixes, options, config.target_vocabulary);
   const int longest = check_lengths(config, sources, max_tokens, prefixes);

@@ -24,6 +24,17 @@ struct Array {
 // By the names of the model's state dict ("encoder_layers.0.self_attention.input.weight", ...).
 using Weights = std::map<std::string, Array>;
 
+// Texts that are drawn, not searched for: n_best of each sentence; alpha, coverage and the beam
+// have no part in it.
+struct Sampling {
+  bool on = false;
+  std::vector<std::uint64_t> seeds;  // one a source
+  double temperature = 1;
+  int top_k = 0;  // 0: all
+  double top_p = 1;
+  double min_p = 0;
+};
+
 struct SearchOptions {
   std::int32_t bos = 0;
   std::int32_t eos = 0;
@@ -37,6 +48,7 @@ struct SearchOptions {
   int no_repeat_ngram = 0;
   // Bounds what is worked on at once: source tokens times the beam.
   std::size_t batch_tokens = 4096;
+  Sampling sampling;
 };
 
 // `tokens` hold neither start nor end; `finished` is false when the search cut it.

@@ -15,6 +15,7 @@ namespace regard {
 struct Wish {
   std::int32_t forced = -1;           // only this token, if not -1
   std::vector<std::int32_t> blocked;  // tokens that may not follow, besides those of all rows
+  std::uint64_t key = 0;              // of the numbers that it is drawn by, if it is drawn
 };
 
 // The output projection together with log-sum-exp and selection. Columns go through in blocks

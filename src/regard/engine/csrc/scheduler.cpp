@@ -70,14 +70,15 @@ Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
     : number(which), cost(cost_of(job, which)),
       memory(pool, job.model.config, job.model.projection.dtype()),
       past(pool, job.model.config, job.model.projection.dtype()),
-      search(job.options, static_cast<int>(job.sources[which].size()), job.max_tokens[which],
+      search(job.options, which, static_cast<int>(job.sources[which].size()), job.max_tokens[which],
              job.prefixes.empty() ? nullptr : &job.prefixes[which]) {
   past.reach(std::min(kFirstPositions, job.max_tokens[which] + 1) * job.options.beam);
 }
 
 Batch::Batch(Work& work, Job& job, Queue& queue, std::size_t bound)
     : job_(job), queue_(queue), bound_(bound), work_(work),
-      chooser_(job.model.projection, job.options.beam, job.never) {}
+      chooser_(job.model.projection, job.options.beam, job.never),
+      drawer_(job.model.projection, job.options.sampling, job.never) {}
 
 void Batch::run() {
   for (;;) {
@@ -115,6 +116,7 @@ void Batch::refill() {
 }
 
 void Batch::step() {
+  const bool drawn = job_.options.sampling.on;
   rows_.clear();
   std::size_t count = 0;
   for (const auto& live : live_) count += live->search.running().size();
@@ -127,20 +129,26 @@ void Batch::step() {
       Wish& wish = wishes_[rows_.size()];
       wish.forced = search.forced();
       search.block(slot, wish.blocked);
+      if (drawn) wish.key = search.key(slot);
       rows_.push_back({&live->memory, static_cast<int>(job_.sources[live->number].size()),
                        &live->past, running.places.data(), search.length() + 1,
                        search.last(slot), live->search.attention(slot)});
     }
   }
   const float* hidden = decode(work_, job_.model, rows_);
-  chooser_.choose(work_, hidden, wishes_);
+  if (drawn) {
+    drawer_.choose(work_, hidden, wishes_);
+  } else {
+    chooser_.choose(work_, hidden, wishes_);
+  }
   std::vector<std::span<const Candidate>> candidates;
   std::size_t row = 0;
   for (const auto& live : live_) {
     candidates.clear();
     const std::size_t running = live->search.running().size();
     for (std::size_t slot = 0; slot < running; ++slot) {
-      candidates.push_back(chooser_.candidates(row++));
+      candidates.push_back(drawn ? drawer_.candidates(row) : chooser_.candidates(row));
+      ++row;
     }
     live->search.advance(candidates);
   }

@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "layers.h"
 #include "projection.h"
+#include "sampling.h"
 #include "search.h"
 
 namespace regard {
@@ -67,6 +68,7 @@ class Batch {
   std::size_t cost_ = 0;
   Work& work_;
   Chooser chooser_;
+  Drawer drawer_;
   std::vector<std::unique_ptr<Live>> live_;
   std::vector<LiveRow> rows_;
   std::vector<Wish> wishes_;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "dice.h"
+
 namespace regard {
 
 double length_penalty(int length, double alpha) {
@@ -22,14 +24,20 @@ double coverage_penalty(const std::vector<double>& seen) {
   return sum;
 }
 
-Search::Search(const SearchOptions& options, int source_size, int max_tokens,
-               const std::vector<std::int32_t>* prefix)
+Search::Search(const SearchOptions& options, std::size_t sentence, int source_size,
+               int max_tokens, const std::vector<std::int32_t>* prefix)
     : options_(options), prefix_(prefix),
+      seed_(options.sampling.on ? options.sampling.seeds[sentence] : 0),
       source_size_(options.coverage > 0 ? static_cast<std::size_t>(source_size) : 0),
-      max_tokens_(max_tokens), places_(options.beam), running_(1), attention_(source_size_) {
+      max_tokens_(max_tokens), places_(options.beam),
+      running_(options.sampling.on ? static_cast<std::size_t>(options.n_best) : 1), attention_(source_size_) {
   running_[0].seen.resize(source_size_);
   if (prefix_ != nullptr) max_tokens_ = std::max(max_tokens_, static_cast<int>(prefix_->size()));
-  running_[0].places.push_back(0);
+  for (std::size_t slot = 0; slot < running_.size(); ++slot) {
+    running_[slot].places.push_back(static_cast<std::int32_t>(slot));
+    running_[slot].sample = slot;
+  }
+  if (options.sampling.on) found_.resize(running_.size());
 }
 
 std::int32_t Search::last(int slot) const {
@@ -54,7 +62,35 @@ void Search::block(int slot, std::vector<std::int32_t>& blocked) const {
   }
 }
 
+std::uint64_t Search::key(int slot) const {
+  const std::uint64_t chain = random_bits(seed_, running_[static_cast<std::size_t>(slot)].sample);
+  return random_bits(chain, static_cast<std::uint64_t>(length_));
+}
+
+void Search::follow(const std::vector<std::span<const Candidate>>& candidates) {
+  std::vector<Next> running;
+  for (std::size_t slot = 0; slot < candidates.size(); ++slot) {
+    const bool stuck = candidates[slot].empty();
+    const std::int32_t token = stuck ? -1 : candidates[slot][0].token;
+    const double log_prob =
+        stuck ? 0 : running_[slot].log_prob + static_cast<double>(candidates[slot][0].log_prob);
+    const Next next{log_prob, static_cast<int>(slot), token};
+    if (!stuck && token == options_.eos) {
+      end(next);
+    } else if (stuck || max_tokens_ <= length_) {
+      cut(next.parent);
+    } else {
+      running.push_back(next);
+    }
+  }
+  go_on(running);
+}
+
 void Search::advance(const std::vector<std::span<const Candidate>>& candidates) {
+  if (options_.sampling.on) {
+    follow(candidates);
+    return;
+  }
   look();
   std::vector<bool> stopped;
   for (const auto& list : candidates) stopped.push_back(list.empty() || max_tokens_ <= length_);
@@ -108,11 +144,20 @@ double Search::score(const Running& row, double log_prob, int length) const {
   return source_size_ == 0 ? score : score + options_.coverage * coverage_penalty(row.seen);
 }
 
+// Samples keep the order in which they began.
+void Search::record(const Running& row, Hypothesis hypothesis) {
+  if (options_.sampling.on) {
+    found_[row.sample] = std::move(hypothesis);
+  } else {
+    found_.push_back(std::move(hypothesis));
+  }
+}
+
 void Search::end(const Next& next) {
   const Running& row = running_[static_cast<std::size_t>(next.parent)];
   // The end token counts in the length.
   const double reached = score(row, next.log_prob, length_ + 1);
-  found_.push_back({row.tokens, next.log_prob, reached, true});
+  record(row, {row.tokens, next.log_prob, reached, true});
   best_ended_.insert(
       std::upper_bound(best_ended_.begin(), best_ended_.end(), reached, std::greater<double>()),
       reached);
@@ -123,7 +168,7 @@ void Search::end(const Next& next) {
 void Search::cut(int slot) {
   const Running& row = running_[static_cast<std::size_t>(slot)];
   const double reached = score(row, row.log_prob, std::max(length_, 1));
-  found_.push_back({row.tokens, row.log_prob, reached, false});
+  record(row, {row.tokens, row.log_prob, reached, false});
 }
 
 bool Search::over(const std::vector<Next>& running) const {
@@ -155,6 +200,7 @@ void Search::go_on(const std::vector<Next>& running) {
 }
 
 std::vector<Hypothesis> Search::take() {
+  if (options_.sampling.on) return std::move(found_);
   std::stable_sort(found_.begin(), found_.end(), [](const Hypothesis& one, const Hypothesis& other) {
     if (one.finished != other.finished) return one.finished;
     return one.score > other.score;

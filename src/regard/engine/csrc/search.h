@@ -1,4 +1,5 @@
-// The search of one sentence: greedy, or a beam with a length penalty and an exact rule to stop.
+// The search of one sentence: greedy, or a beam with a length penalty and an exact rule to stop; or
+// samples, which go on side by side.
 //
 // It is the search of regard.decoding.beam, for one sentence: with a beam of one it is greedy.
 #pragma once
@@ -28,12 +29,14 @@ struct Running {
   std::vector<std::int32_t> places;
   std::vector<double> seen;  // the attention that each source token had, where coverage counts
   double log_prob = 0;
+  std::size_t sample = 0;  // which of the samples it is
 };
 
 class Search {
  public:
   // `options` and `prefix` (may be null) must outlive it; `max_tokens` is raised to the prefix.
-  Search(const SearchOptions& options, int source_size, int max_tokens,
+  // `sentence` says which of the seeds is its own.
+  Search(const SearchOptions& options, std::size_t sentence, int source_size, int max_tokens,
          const std::vector<std::int32_t>* prefix);
 
   bool done() const { return running_.empty(); }
@@ -48,6 +51,9 @@ class Search {
 
   // Fills `blocked` with the tokens that may not follow, those of SearchOptions::never apart.
   void block(int slot, std::vector<std::int32_t>& blocked) const;
+
+  // The key of the numbers by which the next token of a sample is drawn.
+  std::uint64_t key(int slot) const;
 
   // Where `advance` finds how much a hypothesis looks at each source token while its next token is
   // chosen; null where nobody asks.
@@ -71,6 +77,8 @@ class Search {
   };
 
   std::vector<Next> best_of(const std::vector<std::span<const Candidate>>& candidates) const;
+  void follow(const std::vector<std::span<const Candidate>>& candidates);
+  void record(const Running& row, Hypothesis hypothesis);
   void look();
   double score(const Running& row, double log_prob, int length) const;
   void end(const Next& next);
@@ -80,6 +88,7 @@ class Search {
 
   const SearchOptions& options_;
   const std::vector<std::int32_t>* prefix_;
+  std::uint64_t seed_;
   std::size_t source_size_;  // 0 where coverage does not count
   int max_tokens_;
   int places_;
