@@ -36,7 +36,7 @@ VOCABULARIES = {"base": 37_000, "small": 8_000}
 DTYPES: tuple[Dtype, ...] = ("float32", "bfloat16", "int8")
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 PLACES = {"second cache": 512 << 10, "third cache": 12 << 20, "memory": 192 << 20}
-CACHED = 12 << 20  # weights of a step up to this are in the third cache at the next one
+CACHED = 24 << 20  # weights of a step up to this are in the third cache at the next one
 
 Row = dict[str, object]
 
