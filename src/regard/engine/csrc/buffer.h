@@ -67,8 +67,9 @@ class Pool {
       free_.erase(found);
       return piece;
     }
-    std::size_t rounded = 1024;
-    while (rounded < count) rounded *= 2;
+    std::size_t unit = 1024;  // a size is one to eight of them, so that few sizes are in use
+    while (8 * unit < count) unit *= 2;
+    const std::size_t rounded = (count + unit - 1) / unit * unit;
     if (rounded > rest_.size) {
       give(rest_);
       const std::size_t size = std::max(rounded, kLargePage / sizeof(float));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "buffer.h"
@@ -28,11 +29,11 @@ class Cache {
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
 
-  // Makes room for so many places; what was put stays.
-  void reach(int places) {
+  // Makes room for so many places, and for as many again up to `most`; what was put stays.
+  void reach(int places, int most = std::numeric_limits<int>::max()) {
     if (places <= capacity_) return;
     Cache grown(*pool_, *config_, kept_);
-    grown.capacity_ = capacity_ == 0 ? places : std::max(places, 2 * capacity_);
+    grown.capacity_ = capacity_ == 0 ? places : std::max(places, std::min(2 * capacity_, most));
     const std::size_t bytes =
         static_cast<std::size_t>(config_->decoder_layers) * grown.layer_bytes();
     grown.piece_ = pool_->take((bytes + sizeof(float) - 1) / sizeof(float));

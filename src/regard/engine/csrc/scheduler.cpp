@@ -16,7 +16,8 @@ constexpr std::size_t kCached = 24 << 20;
 // many rows, times the number of threads, that it computes for longer than it reads.
 constexpr std::size_t kRowsForReading = 16;
 
-// The past has room for so many at first, and grows.
+// The past has room for so many at first, or for a translation about as long as its source; what it
+// leaves when it grows is of use to a shorter one only.
 constexpr int kFirstPositions = 16;
 
 std::size_t cost_of(const Job& job, std::size_t number) {
@@ -72,7 +73,8 @@ Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
       past(pool, job.model.config, job.model.projection.dtype()),
       search(job.options, which, static_cast<int>(job.sources[which].size()), job.max_tokens[which],
              job.prefixes.empty() ? nullptr : &job.prefixes[which]) {
-  past.reach(std::min(kFirstPositions, job.max_tokens[which] + 1) * job.options.beam);
+  const int likely = std::max(kFirstPositions, static_cast<int>(job.sources[which].size()) + 8);
+  past.reach(std::min(likely, job.max_tokens[which] + 1) * job.options.beam);
 }
 
 Batch::Batch(Work& work, Job& job, Queue& queue, std::size_t bound)
@@ -123,7 +125,8 @@ void Batch::step() {
   wishes_.resize(count);
   for (const auto& live : live_) {
     const Search& search = live->search;
-    live->past.reach((search.length() + 1) * job_.options.beam);
+    live->past.reach((search.length() + 1) * job_.options.beam,
+                     (job_.max_tokens[live->number] + 1) * job_.options.beam);
     for (int slot = 0; slot < static_cast<int>(search.running().size()); ++slot) {
       const Running& running = search.running()[static_cast<std::size_t>(slot)];
       Wish& wish = wishes_[rows_.size()];
