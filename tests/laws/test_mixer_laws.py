@@ -161,6 +161,24 @@ def test_float32_is_within_1e_5_however_the_sequence_is_cut(causal: Case) -> Non
         causal.scheme.double()
 
 
+def test_in_mixed_precision_outputs_are_near_and_gradients_finite(case: Case) -> None:
+    x, mask = padded(sequences([20, 30]), "right")
+    expected = case(x, mask)[mask]
+    x = x.float().requires_grad_()
+    try:
+        case.layer.float()
+        case.scheme.float()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = case(x, mask)[mask]
+        weights = [x, *case.layer.parameters()]
+        gradients = torch.autograd.grad(y.float().square().sum(), weights)
+    finally:
+        case.layer.double()
+        case.scheme.double()
+    torch.testing.assert_close(y.double(), expected, rtol=0.1, atol=0.1)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
 def test_a_row_without_tokens_gives_finite_outputs_and_gradients(case: Case) -> None:
     x = torch.stack(sequences([5, 5])).requires_grad_()
     mask = torch.tensor([[False] * 5, [True] * 5])

@@ -73,7 +73,8 @@ class Mamba(RowMixer):
         if past is not None:
             past.tensors = (state, rows.last(near_nkm[:, None], self.width - 1)[:, 0])
         gated = out.transpose(1, 2).flatten(-2).to(gate.dtype) * functional.silu(gate)
-        y: Tensor = self.output(functional.rms_norm(gated, (self.inner,), self.gain, 1e-5))
+        gain = self.gain.to(gated.dtype)
+        y: Tensor = self.output(functional.rms_norm(gated, (self.inner,), gain, 1e-5))
         return y
 
     def parts(
