@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from regard.models.config import DecoderConfig
-from regard.models.parts import feed_forward, mixer, scheme
+from regard.models.parts import feed_forward, mixer, scheme, share
 from regard.nn.cache import Cache, Past
 from regard.nn.dropout import Dropout
 from regard.nn.mixers.config import MixerConfig
@@ -169,6 +169,7 @@ class LanguageModel(nn.Module):
         return y
 
     def _run(self, x: Tensor, span: Span, cache: Cache | None = None) -> Tensor:
+        share(span, self.layers)
         for number, layer in enumerate(self._layers()):
             x = layer(x, span, past=None if cache is None else cache.pasts[number])
         return x if self.norm is None else self.norm(x)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from regard.models.config import EncoderConfig
-from regard.models.parts import feed_forward, mixer, scheme
+from regard.models.parts import feed_forward, mixer, scheme, share
 from regard.nn.dropout import Dropout
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
@@ -134,6 +134,7 @@ class TextEncoder(nn.Module):
         """
         span = Span.whole(self.positions, ids_bs, mask_bs, documents_bs, causal=False)
         x = self._embed(ids_bs, types_bs, span)
+        share(span, self.layers)
         for layer in self.layers:
             x = layer(x, span)
         return x if self.norm is None else self.norm(x)

@@ -8,6 +8,8 @@ from regard.nn.feed_forward import build_feed_forward
 from regard.nn.mixers.build import build_mixer
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.contract import Mixer
+from regard.nn.mixers.full import FullAttention
+from regard.nn.mixers.span import Span
 from regard.nn.positions import Positions, build_positions
 
 
@@ -36,6 +38,15 @@ def mixer(config: LayerConfig, kind: MixerConfig, *, causal: bool) -> Mixer:
         dropout=config.attention_dropout,
     )
     return build_mixer(kind, shape, causal=causal)
+
+
+def share(span: Span, layers: nn.ModuleList) -> None:
+    """Compute before all layers what those of full attention share and what has gradients.
+
+    A layer that is computed again in the backward pass must find it as it was the first time.
+    """
+    if any(isinstance(part, FullAttention) for layer in layers for part in layer.children()):
+        _ = span.bias
 
 
 def attention(config: LayerConfig) -> MultiHeadAttention:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from regard.models.config import TransformerConfig
 from regard.models.count import check_vocabularies
-from regard.models.parts import attention, feed_forward, mixer, scheme
+from regard.models.parts import attention, feed_forward, mixer, scheme, share
 from regard.nn.cache import DecoderCache, KeysValues, Past
 from regard.nn.dropout import Dropout
 from regard.nn.mixers.config import MixerConfig
@@ -200,6 +200,7 @@ class Transformer(nn.Module):
         if self.source_embedding_norm is not None:
             x = self.source_embedding_norm(x)
         x = self.dropout(x)
+        share(span, self.encoder_layers)
         for layer in self.encoder_layers:
             x = layer(x, span)
         return x if self.encoder_norm is None else self.encoder_norm(x)
@@ -221,6 +222,7 @@ class Transformer(nn.Module):
         span = Span.whole(self.target_positions, target_bt, target_mask_bt, causal=True)
         x = self._embed_target(target_bt, span)
         memory_mask = None if memory_mask_bs is None else memory_mask_bs[:, None, None]
+        share(span, self.decoder_layers)
         for layer in self._decoder_layers():
             memory = layer.keys_and_values(memory_bsd)
             x = layer(x, span, memory, memory_mask)
