@@ -337,7 +337,13 @@ def test_a_loss_that_is_not_finite_names_the_lines_of_its_batch(
     change = "training.schedule.learning_rate=1e30"
     with pytest.raises(DivergenceError) as refused:
         train(
-            recipe(family, change, "training.schedule.warmup_steps=0", "training.max_steps=9"),
+            recipe(
+                family,
+                change,
+                "training.schedule.warmup_steps=0",
+                "training.max_steps=9",
+                "training.max_skipped=1",
+            ),
             tmp_path / "run",
             reporter=Listener(),
         )

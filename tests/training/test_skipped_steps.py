@@ -10,13 +10,14 @@ from training.conftest import Trained
 from training.digits import DigitBatches, settings, tiny_model
 from training.records import read_metrics
 
-from regard.errors import DivergenceError
+from regard.errors import DivergenceError, ModelError
 from regard.training.feed import Feed
 from regard.training.losses import LossSums, translation_loss
 from regard.training.progress import SilentReporter
 from regard.training.state import Window
 from regard.training.step import Stepper
 from regard.training.tally import Tally
+from regard.training.validation import Validation
 from regard.weights.checkpoints import checkpoint_steps
 
 CPU = torch.device("cpu")
@@ -147,3 +148,15 @@ def test_steps_in_a_row_are_counted_across_a_resume(train: Callable[..., Trained
     with pytest.raises(DivergenceError, match="the loss is nan at step 5"):
         train("run", max_skipped=3, batches=batches, resume=True,
               options={"loss": broken_loss("loss", 1)})  # fmt: skip
+
+
+def test_a_model_that_answers_with_nan_where_its_last_step_was_skipped_has_diverged(
+    train: Callable[..., Trained],
+) -> None:
+    def validate(model: torch.nn.Module) -> Validation:
+        raise ModelError("the model's output is not a number (NaN)")
+
+    with pytest.raises(DivergenceError, match="the loss is nan at step 4"):
+        train("run", options={"loss": broken_loss("loss", 4), "validate": validate})
+    with pytest.raises(ModelError):
+        train("other", options={"validate": validate})

@@ -10,7 +10,7 @@ from typing import NoReturn
 import torch
 from torch import nn
 
-from regard.errors import Interrupted, RegardError, command
+from regard.errors import DivergenceError, Interrupted, ModelError, RegardError, command
 from regard.training.allocator import hold_memory
 from regard.training.config import TrainingConfig
 from regard.training.devices import choose_device, describe_device
@@ -118,6 +118,7 @@ class Trainer:
         )
         self._metrics: MetricsLog | None = None
         self._curves: Curves = NoCurves()
+        self._bad: tuple[NotFinite, list[str]] | None = None
         self._stop_agreed = False
         self._last_validation: Validation | None = None
 
@@ -319,6 +320,10 @@ class Trainer:
                 value = self._processes.from_main(measure)
         except Interrupted:
             self._stop()
+        except ModelError:
+            if self._bad is None or not self.position.skipped_in_row:
+                raise
+            raise self._diverged(*self._bad) from None  # it answers as its last step did: NaN
         finally:
             self.model.train()
         better = self.position.take_validation(metric, value)
@@ -389,15 +394,21 @@ class Trainer:
         lines = [self._line(row) for row in bad.rows] if self._line else []
         names = [f"{file}:{number}" for file, number in lines]
         self._write({"event": "skipped", "step": bad.step, "problem": str(bad), "lines": names})
+        self._bad = bad, names
         if position.skipped_in_row >= most:
-            self._write(self._end_record("diverged") | {"problem": str(bad), "lines": names})
-            self._reporter.end()
-            raise diverged(bad, most, names, self._keeper.last_checkpoint())
+            raise self._diverged(bad, names)
         where = f"; its batch holds the lines {lines_shown(names)}" if names else ""
         self._reporter.say(
             f"{bad}: the step is skipped ({position.skipped_in_row} in a row; training ends at "
             f"{most}){where}"
         )
+
+    def _diverged(self, bad: NotFinite, names: list[str]) -> DivergenceError:
+        """The error that ends the training after this step that changed nothing."""
+        self._write(self._end_record("diverged") | {"problem": str(bad), "lines": names})
+        self._reporter.end()
+        in_row = self.position.skipped_in_row
+        return diverged(bad, in_row, names, self._keeper.last_checkpoint())
 
     def _end_record(self, reason: str) -> Record:
         best = self.position.best
