@@ -31,10 +31,13 @@ Gated activation_of(FeedForwardKind kind) {
   return {Activation::relu, false};
 }
 
-// The inner rows of a feed-forward that are in memory at once: about 512 KB, whole tiles of the
-// kernels.
-std::size_t inner_rows(std::size_t width) {
-  return std::clamp(std::size_t{1 << 17} / width / 6, std::size_t{4}, std::size_t{64}) * 6;
+// The inner rows of a feed-forward that are in memory at once: 768 KB at most, and as many each
+// time, as the weights are read for a few rows as for many.
+std::size_t inner_rows(std::size_t rows, std::size_t width) {
+  const std::size_t most = std::clamp((std::size_t{3} << 16) / width, std::size_t{24},
+                                      std::size_t{384});
+  const std::size_t times = (rows + most - 1) / most;
+  return times > 1 ? (rows + times - 1) / times : rows;
 }
 
 // Calls part(begin, end) for every thread's columns of a layer.
@@ -106,7 +109,7 @@ void feed_forward(Work& work, const ModelConfig& config, const FeedForward& laye
   const std::size_t width = static_cast<std::size_t>(config.d_model);
   const std::size_t wide = static_cast<std::size_t>(layer.input.out());
   const int narrow = config.d_ff;
-  const std::size_t most = inner_rows(wide);
+  const std::size_t most = inner_rows(rows, wide);
   for (std::size_t first = 0; first < rows; first += most) {
     const std::size_t count = std::min(most, rows - first);
     float* inner = work.inner.room(count * wide);
