@@ -9,6 +9,9 @@
 #ifdef REGARD_X86
 #include <cpuid.h>
 #endif
+#if defined(REGARD_ARM) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 namespace regard {
 
@@ -19,6 +22,23 @@ namespace {
 bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & (1u << 4)) != 0;
+}
+
+}  // namespace
+#endif
+
+#ifdef REGARD_ARM
+namespace {
+
+bool has_dot_products() {
+#if defined(__ARM_FEATURE_DOTPROD)  // what is compiled for has it, as all Macs have
+  return true;
+#elif defined(__linux__)
+  constexpr unsigned long kDotProducts = 1ul << 20;  // HWCAP_ASIMDDP, new in 2017
+  return (getauxval(AT_HWCAP) & kDotProducts) != 0;
+#else
+  return false;
+#endif
 }
 
 }  // namespace
@@ -38,6 +58,10 @@ const Processor& processor() {
     has.avx512_vnni = has.avx512 && __builtin_cpu_supports("avx512vnni");
     has.avx512_bf16 = has.avx512 && __builtin_cpu_supports("avx512bf16");
 #endif
+#ifdef REGARD_ARM
+    has.neon = true;
+    has.neon_dot = has_dot_products();
+#endif
     return has;
   }();
   return found;
@@ -50,6 +74,8 @@ bool has(Isa isa) {
     case Isa::avx2_vnni: return processor().avx2_vnni;
     case Isa::avx512: return processor().avx512;
     case Isa::avx512_vnni: return processor().avx512_vnni;
+    case Isa::neon: return processor().neon;
+    case Isa::neon_dot: return processor().neon_dot;
   }
   return false;
 }
@@ -69,6 +95,8 @@ const char* name_of(Isa isa) {
     case Isa::avx2_vnni: return "avx2_vnni";
     case Isa::avx512: return "avx512";
     case Isa::avx512_vnni: return "avx512_vnni";
+    case Isa::neon: return "neon";
+    case Isa::neon_dot: return "neon_dot";
   }
   return "";
 }

@@ -6,11 +6,11 @@
 
 namespace regard {
 
-// In rising order of speed.
-enum class Isa { portable, avx2, avx2_vnni, avx512, avx512_vnni };
+// In rising order of speed, for x86 and for ARM.
+enum class Isa { portable, avx2, avx2_vnni, avx512, avx512_vnni, neon, neon_dot };
 
-inline constexpr Isa kIsas[] = {Isa::portable, Isa::avx2, Isa::avx2_vnni, Isa::avx512,
-                                Isa::avx512_vnni};
+inline constexpr Isa kIsas[] = {Isa::portable,    Isa::avx2, Isa::avx2_vnni, Isa::avx512,
+                                Isa::avx512_vnni, Isa::neon, Isa::neon_dot};
 
 // What this processor and its operating system have, asked once.
 struct Processor {
@@ -19,6 +19,8 @@ struct Processor {
   bool avx512 = false;       // AVX-512 F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;  // bfloat16 products summed in float32
+  bool neon = false;
+  bool neon_dot = false;     // 8-bit products summed in 32 bits
 };
 
 const Processor& processor();

@@ -48,11 +48,13 @@ const Kernels& kernels();
 const Kernels& portable_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& neon_kernels();
 LinearKernel avx2_vnni_i8();
 LinearKernel avx512_vnni_i8();
 LinearKernel avx512_bf16();
 LinearKernel portable_i4();
 LinearKernel avx2_i4();
 LinearKernel avx512_vnni_i4();
+LinearKernel neon_dot_i8();
 
 }  // namespace regard

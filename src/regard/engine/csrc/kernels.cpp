@@ -98,6 +98,14 @@ const Kernels& kernels_of(Isa isa) {
           processor().avx512_bf16 ? with_bf16(vnni, avx512_bf16()) : vnni;
       return all;
     }
+    case Isa::neon: {
+      static const Kernels all = with_i4(neon_kernels(), portable_i4());
+      return all;
+    }
+    case Isa::neon_dot: {
+      static const Kernels all = with_i4(with_i8(neon_kernels(), neon_dot_i8()), portable_i4());
+      return all;
+    }
   }
   static const Kernels all = with_i4(portable_kernels(), portable_i4());
   return all;

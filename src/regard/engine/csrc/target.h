@@ -1,5 +1,9 @@
-// REGARD_X86 where the x86 kernels can be compiled. Included before the intrinsics.
+// REGARD_X86 and REGARD_ARM where those kernels can be compiled. Included before the intrinsics.
 #pragma once
+
+#if defined(__aarch64__) && defined(__ARM_NEON) && defined(__GNUC__)
+#define REGARD_ARM 1
+#endif
 
 #if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
 #define REGARD_X86 1

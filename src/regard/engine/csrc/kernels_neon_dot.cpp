@@ -1,0 +1,70 @@
+// 8-bit weights with NEON's dot products, which sum four products of bytes in 32 bits at once.
+#include "target.h"
+
+#ifdef REGARD_ARM
+
+#include <arm_neon.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel_table.h"
+
+// Only what follows may use the instructions: what is included above stays for any processor.
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
+#else
+#pragma GCC target("arch=armv8.2-a+dotprod")
+#endif
+
+namespace regard {
+
+namespace {
+
+#include "neon.h"
+#include "vector_linear.h"
+
+struct DotKernel {
+  struct Sum { int32x4_t low, high; };
+  static constexpr int width = 8;
+
+  struct Weight { int8x16_t low, high; };
+  struct Value { int8x16_t x; };
+
+  static const std::byte* row(const Input& input, std::size_t r) {
+    return input.packed() + r * input.packed_stride();
+  }
+  static Sum begin(const Linear&, int) { return {vdupq_n_s32(0), vdupq_n_s32(0)}; }
+  static Weight weight(const std::byte* at) {
+    return {Neon::load_bytes(at), Neon::load_bytes(at + 16)};
+  }
+  static Value value(const std::byte* row, int step) { return {Neon::four_inputs(row, step)}; }
+  static Sum more(Value x, Weight w, Sum sum) {
+    return {vdotq_s32(sum.low, w.low, x.x), vdotq_s32(sum.high, w.high, x.x)};
+  }
+  static Neon::F end(Sum sum, const Linear& linear, const Input& input, std::size_t r,
+                     int column) {
+    return Neon::scaled(sum.low, sum.high, input.scale()[r], linear.scale() + column,
+                        linear.bias() + column);
+  }
+};
+
+}  // namespace
+
+LinearKernel neon_dot_i8() { return Tiles<Neon, DotKernel, 6, 2>::apply; }
+
+}  // namespace regard
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
+
+#else
+
+#include "kernel_table.h"
+
+namespace regard {
+LinearKernel neon_dot_i8() { return portable_kernels().i8; }
+}  // namespace regard
+
+#endif
