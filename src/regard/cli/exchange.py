@@ -1,4 +1,4 @@
-"""The commands that bring checkpoints from elsewhere, and take models there."""
+"""The commands that bring checkpoints from elsewhere, take models there, or pack them."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -54,3 +54,29 @@ def export(
 
     notes = export_run(run, out, format_)
     print("\n".join([f"{out}: {format_}, from {run}", *(f"note: {note}" for note in notes)]))
+
+
+def quantize(
+    run: Path,
+    /,
+    *,
+    out: Path,
+    dtype: Literal["float32", "bfloat16", "int8", "int4"] = "int8",
+) -> None:
+    """Write a run folder that the engine uses as it is: packed weights, mapped from the file.
+
+    It translates at once and shares its memory with other processes, but only the engine can use
+    it: training, export and PyTorch need the run that it was made of.
+
+    Args:
+        run: The run folder.
+        out: The run folder to make.
+        dtype: What to hold matrices in: float32, or, less exact, bfloat16, int8 or int4.
+    """
+    from regard.signals import load
+
+    load("regard.serving.quantize")
+    from regard.serving.quantize import quantize as quantize_run
+
+    size = quantize_run(run, out, dtype)
+    print(f"{out}: {dtype}, {size / 2**20:,.1f} MiB of weights, from {run}")

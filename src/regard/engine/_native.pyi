@@ -1,5 +1,6 @@
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +11,22 @@ kernels: ModuleType
 
 def isa() -> str: ...
 
-class Engine:
+class Packed:
     def __init__(
         self,
         *,
         config: Mapping[str, int | float | bool | str | list[float] | list[int]],
         weights: Mapping[str, NDArray[np.float32]],
+        dtype: str,
+    ) -> None: ...
+    def sections(self) -> dict[str, NDArray[np.uint8]]: ...
+
+class Engine:
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, int | float | bool | str | list[float] | list[int]],
+        weights: Mapping[str, NDArray[Any]],
         dtype: str,
         threads: int,
     ) -> None: ...

@@ -72,7 +72,9 @@ class Engine:
 
     Args:
         config: what the model is made of.
-        weights: float32 arrays by the names of the model's state dict.
+        weights: float32 arrays by the names of the model's state dict; or, by their own names,
+            what `regard.engine.packing.pack` made of them for the same dtype. That is bytes,
+            each part on a cache line, which are kept and used where they are.
         source_vocabulary: number of source ids.
         target_vocabulary: number of target ids.
         dtype: what matrices are stored in. `int8` has a scale for each row of a matrix, and
@@ -103,6 +105,8 @@ class Engine:
         self.config = config
         self.dtype: Dtype = dtype
         self.isa = native.isa()
+        packed = any(array.dtype == np.uint8 for array in weights.values())
+        self._kept: dict[str, NDArray[Any]] = dict(weights) if packed else {}
         try:
             self._native: _native.Engine = native.module().Engine(
                 config=native_config(
@@ -110,7 +114,8 @@ class Engine:
                     source_vocabulary=source_vocabulary,
                     target_vocabulary=target_vocabulary,
                 ),
-                weights={
+                weights=self._kept
+                or {
                     name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()
                 },
                 dtype=dtype,

@@ -12,9 +12,11 @@ import torch
 from regard.errors import ModelError, RegardError
 from regard.recipes.load import load_recipe
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
+from regard.serving.engines import choose_engine
 from regard.serving.opening import open_encoder, open_language_model, open_run
 from regard.serving.place import Place
 from regard.weights.checkpoints import checkpoint_steps, find_checkpoint
+from regard.weights.layout import MODEL, PACKED
 from regard.weights.run_folder import RunFolder
 
 
@@ -34,7 +36,8 @@ class Checkup:
         """All of it for a person."""
         width = max(map(len, self.looked), default=0)
         lines = [f"{name:{width}}  {problem or 'good'}" for name, problem in self.looked.items()]
-        return lines if "model.safetensors" in self.looked else [*lines, "no model is saved yet"]
+        has_model = any(name in self.looked for name in (MODEL, PACKED))
+        return lines if has_model else [*lines, "no model is saved yet"]
 
     def to_json(self) -> str:
         """All of it as JSON: for each part what is wrong, or null."""
@@ -73,6 +76,9 @@ def _problem(look: Callable[[], object]) -> str:
 def _use(path: str | Path) -> None:
     """Put the model together as a command that uses it would."""
     cpu = Place("cpu")
+    if RunFolder.open(path).is_packed:
+        _use_packed(path)
+        return
     recipe: AnyRecipe = load_recipe(Path(path))
     match recipe:
         case Recipe():
@@ -86,3 +92,11 @@ def _use(path: str | Path) -> None:
     for name, weight in model.named_parameters():
         if not bool(weight.isfinite().all()):
             raise ModelError(f"{name} holds a NaN or an infinity")
+
+
+def _use_packed(path: str | Path) -> None:
+    """Put the engine's model together."""
+    run = open_run(path, Place())
+    if run.packed is not None and (problem := run.packed.problem()):
+        raise ModelError(problem)
+    choose_engine([run])

@@ -9,7 +9,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.engine import native, support
 from regard.engine.engine import Dtype, Engine, Sampling
 from regard.engine.native import EngineError
-from regard.errors import ModelError, RegardError
+from regard.errors import ModelError, RegardError, RunFolderError
 from regard.serving.opening import OpenedRun
 from regard.text.vocabulary import never_generated
 
@@ -78,7 +78,14 @@ def choose_engine(
     check_names(engine, dtype)
     if engine == "torch":
         return Chosen()
-    required = engine == "native" or dtype not in {None, "float32"}
+    packed = next((run.packed for run in runs if run.packed is not None), None)
+    required = engine == "native" or dtype not in {None, "float32"} or packed is not None
+    if packed is not None and dtype not in {None, packed.dtype}:
+        raise RegardError(
+            f"{dtype} was asked for, and the run's weights are packed as {packed.dtype}",
+            where="dtype",
+            hint="Use the run that it was made of with regard quantize.",
+        )
     absence, refusal = native.absence(), _refusal(runs)
     on_gpu = not runs[0].held.on_cpu
     if absence or refusal or on_gpu:
@@ -91,7 +98,8 @@ def choose_engine(
             where=str(runs[0].path),
             hint=HINT,
         )
-    return Chosen(_packed(runs[0], dtype=cast(Dtype, dtype or "float32"), threads=threads))
+    held = packed.dtype if packed else dtype or "float32"
+    return Chosen(_packed(runs[0], dtype=cast(Dtype, held), threads=threads))
 
 
 def _packed(run: OpenedRun, *, dtype: Dtype, threads: int | None) -> Engine:
@@ -99,13 +107,19 @@ def _packed(run: OpenedRun, *, dtype: Dtype, threads: int | None) -> Engine:
     try:
         return Engine(
             run.recipe.model,
-            run.held.arrays(),
+            run.held.arrays() if run.packed is None else run.packed.sections,
             source_vocabulary=run.tokenizers.source.size,
             target_vocabulary=run.tokenizers.target.size,
             dtype=dtype,
             threads=threads,
         )
-    except ModelError:
+    except ModelError as error:
+        if run.packed is not None:
+            raise RunFolderError(
+                f"its packed weights do not fit its recipe: {error}",
+                where=str(run.path),
+                hint="Make it again with regard quantize.",
+            ) from None
         run.held.make()  # PyTorch says all that does not fit, and where
         raise
 

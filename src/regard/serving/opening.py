@@ -16,7 +16,7 @@ from regard.serving.place import Place
 from regard.signals import load_torch
 from regard.text.corpus import Tokenizers
 from regard.text.vocabulary import Vocabulary
-from regard.weights.run_folder import MODEL, RunFolder
+from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
 
 if TYPE_CHECKING:
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from regard.models.decoder import LanguageModel
     from regard.models.encoder import TextEncoder
     from regard.models.transformer import Transformer
+    from regard.weights.packed import PackedWeights
 
     Model = TypeVar("Model", bound=nn.Module)
 else:
-    LanguageModel = TextEncoder = Transformer = object
+    LanguageModel = TextEncoder = Transformer = PackedWeights = object
     Model = TypeVar("Model")
 
 # ruff: noqa: PLC0415 - what makes PyTorch's models is imported when one is asked for
@@ -46,6 +47,7 @@ class OpenedRun:
     recipe: Recipe
     tokenizers: Tokenizers
     held: LazyModel[Transformer]
+    packed: PackedWeights | None = None  # what the engine uses in the place of weights
 
     @property
     def model(self) -> Transformer:
@@ -67,7 +69,9 @@ def open_run(path: RunPath, place: Place) -> OpenedRun:
     folder = RunFolder.open(path)
     recipe = load_recipe_of(Recipe, Path(path))
     tokenizers = open_tokenizers(folder)
-    _require_vocabularies(folder, tokenizers)
+    packed = folder.load_packed() if folder.is_packed else None
+    if packed is None:
+        _require_vocabularies(folder, tokenizers)
 
     def make() -> Transformer:
         load_torch("regard.serving.models")
@@ -75,7 +79,7 @@ def open_run(path: RunPath, place: Place) -> OpenedRun:
 
         return translation_model(folder, recipe, tokenizers, place)
 
-    return OpenedRun(folder.path, recipe, tokenizers, _held(folder, make, place))
+    return OpenedRun(folder.path, recipe, tokenizers, _held(folder, make, place), packed)
 
 
 @dataclass(frozen=True)
@@ -183,10 +187,10 @@ def _control(vocabulary: Vocabulary) -> tuple[int, int, frozenset[int], frozense
 
 def _held(folder: RunFolder, make: Callable[[], Model], place: Place) -> LazyModel[Model]:
     """The model of a folder, which must not have another by the time it is asked for."""
-    before = folder.sha256(MODEL)
+    before = folder.sha256(folder.model_file)
 
     def make_unchanged() -> Model:
-        if folder.sha256(MODEL) != before:
+        if folder.sha256(folder.model_file) != before:
             raise RunFolderError(
                 "the run has another model since it was opened",
                 where=str(folder.path),

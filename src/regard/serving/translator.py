@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast, overload
 
 from pydantic import ValidationError
@@ -31,6 +32,7 @@ from regard.serving.scorer import EngineScorer
 from regard.serving.strings import checked_strings, listed, refuse_unknown
 from regard.signals import load_torch
 from regard.text.corpus import Tokenizers
+from regard.weights.layout import PACKED
 
 if TYPE_CHECKING:
     from regard.evaluation.judgement import Judgement
@@ -87,6 +89,7 @@ def load(
         engine: who searches and scores: "native" is the engine, "torch" is PyTorch, "auto" the
             engine where there is one that supports the model, on the CPU.
         dtype: what the engine computes with, "float32" (the default), "bfloat16", "int8" or "int4".
+            A run of `regard quantize` has but the one that it was packed in.
 
     Raises:
         RunFolderError: a folder is not there or damaged, its parts do not belong together, or
@@ -98,7 +101,9 @@ def load(
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise RegardError("expected one run folder or more, got none", where="load")
-    place = Place(wanted_device(device, engine), threads).check()
+    for_engine = any(Path(one, PACKED).is_file() for one in paths)
+    wanted = wanted_device(device, "native" if for_engine else engine)
+    place = Place(wanted, threads).check()
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
     chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=threads)

@@ -10,6 +10,7 @@ from regard.weights.manifest import MANIFEST
 
 RECIPE: Final = "recipe.toml"
 MODEL: Final = "model.safetensors"
+PACKED: Final = "model.packed"  # in place of it, in a run that regard quantize wrote
 TRAINED: Final = "model.trained.safetensors"
 TOKENIZER: Final = "tokenizer.json"
 SOURCE_TOKENIZER: Final = "tokenizer.source.json"
@@ -21,7 +22,7 @@ REPORT: Final = "report.html"
 def is_run_folder(path: str | Path) -> bool:
     """Whether a path looks like a run folder, damaged or not."""
     folder = Path(path)
-    return any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS, MODEL))
+    return any((folder / name).exists() for name in (MANIFEST, CHECKPOINTS, MODEL, PACKED))
 
 
 def refuse_if_no_run(folder: Path) -> None:

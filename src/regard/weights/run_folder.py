@@ -26,6 +26,7 @@ from regard.weights.header import read_metadata, read_shapes
 from regard.weights.layout import (
     METRICS,
     MODEL,
+    PACKED,
     RECIPE,
     REPORT,
     SOURCE_TOKENIZER,
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from regard.weights.packed import PackedWeights
+
     Array = NDArray[np.generic]
 else:
     # A run folder's recipe is read, and refused, without waiting for torch or NumPy.
-    Tensor = Array = object
+    Tensor = Array = PackedWeights = object
 
 __all__ = ["METRICS", "MODEL", "RECIPE", "REPORT", "RunFolder", "TokenizerFiles"]
 
@@ -66,7 +69,7 @@ class RunFolder:
 
     ```
     recipe.toml         all settings that made it
-    model.safetensors   the weights to use
+    model.safetensors   the weights to use (model.packed if packed for the engine)
     tokenizer.json      the vocabulary (tokenizer.source.json and tokenizer.target.json if two)
     metrics.jsonl       what training measured; only ever appended to
     checkpoints/        the whole state of training, step by step
@@ -182,7 +185,17 @@ class RunFolder:
     @property
     def has_model(self) -> bool:
         """Whether there are weights to use."""
-        return bool(self._manifest.expected(MODEL))
+        return bool(self._manifest.expected(MODEL)) or self.is_packed
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its weights are packed for the engine, and only for that."""
+        return bool(self._manifest.expected(PACKED) and not self._manifest.expected(MODEL))
+
+    @property
+    def model_file(self) -> str:
+        """The name of the file with the weights to use."""
+        return PACKED if self.is_packed else MODEL
 
     @property
     def files(self) -> list[str]:
@@ -245,6 +258,7 @@ class RunFolder:
         """
         from regard.weights.tensors import read_tensors  # noqa: PLC0415 - imports torch
 
+        self._require_plain(name)
         self.check(name)
         tensors, notes = read_tensors(self.path / name), self.model_notes(name)
         return complete(self.path, tensors, notes) if is_adapter(notes) else tensors
@@ -259,11 +273,23 @@ class RunFolder:
         """
         from regard.weights.arrays import read_arrays  # noqa: PLC0415 - imports NumPy
 
+        self._require_plain(name)
         if self.is_adapted(name):
             weights = self.load_weights(name)
             return {each: tensor.float().numpy() for each, tensor in weights.items()}
         self.check(name)
         return read_arrays(self.path / name)
+
+    def load_packed(self) -> PackedWeights:
+        """The weights that are packed for the engine, mapped from their file.
+
+        Raises:
+            RunFolderError: there are none, or the file is missing or damaged.
+        """
+        from regard.weights.packed import read_packed  # noqa: PLC0415 - imports NumPy
+
+        self.check(PACKED)
+        return read_packed(self.path / PACKED)
 
     def weight_shapes(self, name: str = MODEL) -> dict[str, tuple[int, ...]]:
         """The shapes of the tensors in a file of weights, by name.
@@ -293,6 +319,8 @@ class RunFolder:
 
     def model_notes(self, name: str = MODEL) -> dict[str, str]:
         """How the model came about: what `write_model` was told."""
+        if name == MODEL and self.is_packed:
+            return dict(self.load_packed().notes)
         self.check(name)
         return read_metadata(self.path / name)
 
@@ -382,7 +410,15 @@ class RunFolder:
                 where=str(self.path),
                 hint=f"Go on with it: {command('train', self.path, '--resume')}",
             )
-        self.check(MODEL)
+        self.check(self.model_file)
+
+    def _require_plain(self, name: str) -> None:
+        if name == MODEL and self.is_packed:
+            raise RunFolderError(
+                f"its weights are packed for the engine ({PACKED}), which is all that can use them",
+                where=str(self.path),
+                hint="Use the run that it was made of with regard quantize.",
+            )
 
     def _remedy(self, name: str) -> str:
         if name == MODEL and checkpoint_steps(self.path):
@@ -396,6 +432,10 @@ class RunFolder:
     @staticmethod
     def _refuse_if_run(folder: Path) -> None:
         listed = read_manifest(folder)
+        if listed.expected(PACKED):
+            raise RunFolderError(
+                "the folder holds a run already", where=str(folder), hint="Use another folder."
+            )
         if listed.expected(MODEL) or checkpoint_steps(folder):
             resume = command("train", folder, "--resume")
             raise RunFolderError(

@@ -15,6 +15,7 @@
 #include "bindings_families.h"
 #include "bindings_kernels.h"
 #include "bindings_listening.h"
+#include "bindings_packed.h"
 #include "engine.h"
 #include "isa.h"
 
@@ -26,7 +27,7 @@ using Ids = std::vector<std::int32_t>;
 using Found = std::tuple<Ids, double, double, bool>;
 
 std::unique_ptr<regard::Engine> make_engine(const py::dict& settings,
-                                            const std::map<std::string, FloatArray>& arrays,
+                                            const py::dict& arrays,
                                             const std::string& dtype, int threads) {
   const regard::Weights weights = weights_of(arrays);
   const auto config = config_of(settings);
@@ -104,6 +105,7 @@ PYBIND11_MODULE(_native, module) {
   module.def("isa", &regard::isa_name, "The instructions that the engine runs on.");
   bind_kernels(module);
   bind_families(module);
+  bind_packed(module);
   py::register_exception<regard::NotANumber>(module, "NotANumber", PyExc_ArithmeticError);
   py::class_<regard::Engine>(module, "Engine")
       .def(py::init(&make_engine), py::kw_only(), py::arg("config"), py::arg("weights"),

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -100,10 +101,25 @@ regard::Dtype dtype_of(const std::string& name) {
   throw std::invalid_argument("dtype: " + name + " is not known here");
 }
 
-regard::Weights weights_of(const std::map<std::string, FloatArray>& arrays) {
+regard::Weights weights_of(const py::dict& arrays) {
+  using Bytes = py::array_t<std::uint8_t, py::array::c_style>;
   regard::Weights weights;
-  for (const auto& [name, array] : arrays) {
-    weights[name] = {array.data(), {array.shape(), array.shape() + array.ndim()}};
+  for (const auto& [key, value] : arrays) {
+    const auto name = key.cast<std::string>();
+    if (FloatArray::check_(value)) {
+      const auto array = py::reinterpret_borrow<FloatArray>(value);
+      weights[name] = {array.data(), {array.shape(), array.shape() + array.ndim()}};
+    } else if (Bytes::check_(value)) {
+      const auto bytes = py::reinterpret_borrow<Bytes>(value);
+      weights.sections[name] = {reinterpret_cast<const std::byte*>(bytes.data()),
+                                static_cast<std::size_t>(bytes.size())};
+    } else {
+      throw std::invalid_argument("weight " + name + " is neither float32 nor bytes in a row");
+    }
+  }
+  weights.packed = weights.arrays.empty();
+  if (!weights.packed && !weights.sections.empty()) {
+    throw std::invalid_argument("weights are packed, or they are not");
   }
   return weights;
 }

@@ -4,7 +4,6 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
-#include <map>
 #include <string>
 
 #include "config.h"
@@ -17,5 +16,6 @@ regard::ModelConfig config_of(const pybind11::dict& settings);
 
 regard::Dtype dtype_of(const std::string& name);
 
-// The arrays must outlive it.
-regard::Weights weights_of(const std::map<std::string, FloatArray>& arrays);
+// From float32 arrays, or from packed sections, which are bytes. The arrays must outlive it. Throws
+// std::invalid_argument for any other.
+regard::Weights weights_of(const pybind11::dict& arrays);

@@ -22,7 +22,7 @@ using Ids = std::vector<std::int32_t>;
 
 template <class Model>
 std::unique_ptr<Model> make(const py::dict& settings,
-                            const std::map<std::string, FloatArray>& arrays,
+                            const py::dict& arrays,
                             const std::string& dtype, int threads) {
   const regard::Weights weights = weights_of(arrays);
   const regard::ModelConfig config = config_of(settings);

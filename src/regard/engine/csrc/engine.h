@@ -21,8 +21,23 @@ struct Array {
   std::vector<std::int64_t> shape;
 };
 
-// By the names of the model's state dict ("encoder_layers.0.self_attention.input.weight", ...).
-using Weights = std::map<std::string, Array>;
+// Packed bytes that begin on a cache line and that someone else owns.
+struct Section {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// What a model is made of: `arrays` by the names of its state dict
+// ("encoder_layers.0.self_attention.input.weight", ...), or, where `packed` says so, `sections` by
+// the names that `made` got when such arrays were packed. Sections are used where they are.
+struct Weights {
+  std::map<std::string, Array> arrays;
+  std::map<std::string, Section> sections;
+  bool packed = false;
+  std::map<std::string, Section>* made = nullptr;  // if given, gets what the model packs
+
+  Array& operator[](const std::string& name) { return arrays[name]; }
+};
 
 // Texts that are drawn, not searched for: n_best of each sentence; alpha, coverage and the beam
 // have no part in it.
@@ -89,7 +104,7 @@ class NotANumber : public std::runtime_error {
 
 class Engine {
  public:
-  // Packs the weights; the arrays are not needed afterwards. Throws std::invalid_argument when a
+  // Packs the weights; arrays are not needed afterwards, sections are. Throws std::invalid_argument when a
   // weight is missing, has another shape, is unknown, or a size makes no sense.
   Engine(const ModelConfig& config, const Weights& weights, Dtype dtype, int threads);
   ~Engine();

@@ -113,19 +113,57 @@ const Kernels& kernels_of(Isa isa) {
 
 const Kernels& kernels() { return kernels_of(active_isa()); }
 
-Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dtype dtype) {
+Linear::Linear(int out, int in, Dtype dtype) : out_(out), in_(in), dtype_(dtype) {
   if (out < 1 || in < 1) throw std::invalid_argument("a linear layer has at least 1 x 1 weights");
   if (out > std::numeric_limits<int>::max() - kColumns || in > kMostInputs) {
     throw std::invalid_argument("a linear layer is too large");
   }
-  Linear packed;
-  packed.out_ = out;
-  packed.in_ = in;
-  packed.dtype_ = dtype;
   const int group = inputs_a_step(dtype);
-  packed.steps_ = (in + group - 1) / group;
-  const std::size_t blocks = (static_cast<std::size_t>(out) + kColumns - 1) / kColumns;
-  packed.block_bytes_ = block_bytes_of(dtype, packed.steps_);
+  steps_ = (in + group - 1) / group;
+  block_bytes_ = block_bytes_of(dtype, steps_);
+}
+
+std::size_t Linear::blocks() const {
+  return (static_cast<std::size_t>(out_) + kColumns - 1) / kColumns;
+}
+
+Linear::Sizes Linear::sizes(int out, int in, Dtype dtype) {
+  const Linear linear(out, in, dtype);
+  const std::size_t floats = linear.blocks() * kColumns * sizeof(float);
+  return {linear.blocks() * linear.block_bytes_, floats, dtype == Dtype::i8 ? floats : 0};
+}
+
+Linear Linear::view(const std::byte* weight, const float* bias, const float* scale, int out,
+                    int in, Dtype dtype) {
+  Linear viewed(out, in, dtype);
+  const std::size_t columns = viewed.blocks() * kColumns;
+  viewed.weight_.view(weight, viewed.blocks() * viewed.block_bytes_);
+  viewed.bias_.view(bias, columns);
+  if (dtype == Dtype::i8) {
+    viewed.scale_.view(scale, columns);
+    viewed.sum_columns();
+  }
+  return viewed;
+}
+
+void Linear::sum_columns() {
+  sums_.assign(blocks() * kColumns, 0);
+  for (std::size_t number = 0; number < blocks(); ++number) {
+    const std::byte* at = block(static_cast<int>(number));
+    std::int32_t* sums = sums_.data() + number * kColumns;
+    for (int step = 0; step < steps_; ++step) {
+      for (int column = 0; column < kColumns; ++column, at += 4) {
+        std::int32_t sum = 0;
+        for (int i = 0; i < 4; ++i) sum += static_cast<std::int8_t>(at[i]);
+        sums[column] += 128 * sum;
+      }
+    }
+  }
+}
+
+Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dtype dtype) {
+  Linear packed(out, in, dtype);
+  const std::size_t blocks = packed.blocks();
   packed.weight_.assign(blocks * packed.block_bytes_, std::byte{0});
   packed.bias_.assign(blocks * kColumns, 0.0f);
   if (bias) std::copy_n(bias, out, packed.bias_.own());

@@ -37,6 +37,18 @@ class Linear {
   // sizes below one or too large to count.
   static Linear pack(const float* weight, const float* bias, int out, int in, Dtype dtype);
 
+  // Bytes of what a layer packs: its blocks, and its bias and scale padded to whole blocks. Throws
+  // as `pack` does.
+  struct Sizes {
+    std::size_t weight = 0, bias = 0, scale = 0;
+  };
+  static Sizes sizes(int out, int in, Dtype dtype);
+
+  // The same layer over what `block(0)`, `bias()` and, where it has any, `scale()` of another are.
+  // They must be as `sizes` says and stay; any bytes will do.
+  static Linear view(const std::byte* weight, const float* bias, const float* scale, int out,
+                     int in, Dtype dtype);
+
   int out() const { return out_; }
   int in() const { return in_; }
   Dtype dtype() const { return dtype_; }
@@ -54,6 +66,10 @@ class Linear {
   const std::int32_t* sums() const { return sums_.data(); }    // i8: 128 x the sum of a column
 
  private:
+  Linear(int out, int in, Dtype dtype);
+  std::size_t blocks() const;
+  void sum_columns();
+
   int out_ = 0, in_ = 0, steps_ = 0;
   Dtype dtype_ = Dtype::f32;
   std::size_t block_bytes_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 namespace regard {
 
@@ -33,13 +34,11 @@ class Builder {
   CrossAttention cross_attention(const std::string& name) {
     const int width = config_.input_width();
     const int queries = config_.query_width();
-    const float* weight = reader_.read(name + ".input.weight", {width, config_.d_model});
-    const float* bias =
-        config_.attention_bias ? reader_.read(name + ".input.bias", {width}) : nullptr;
-    const std::size_t skipped = static_cast<std::size_t>(queries) * config_.d_model;
-    return {Linear::pack(weight, bias, queries, config_.d_model, dtype_),
-            Linear::pack(weight + skipped, bias ? bias + queries : nullptr, width - queries,
-                         config_.d_model, dtype_),
+    Matrix matrix{name + ".input.weight", config_.attention_bias ? name + ".input.bias" : "", 0,
+                  width};
+    Linear query = reader_.linear(matrix, queries, config_.d_model, dtype_);
+    matrix.first = queries;
+    return {std::move(query), reader_.linear(matrix, width - queries, config_.d_model, dtype_),
             output(name), norm(name + "_norm")};
   }
 
@@ -59,21 +58,18 @@ class Builder {
   }
 
   Linear linear(const std::string& name, int out, int in, bool with_bias, Dtype dtype) {
-    const float* weight = reader_.read(name + ".weight", {out, in});
-    const float* bias = with_bias ? reader_.read(name + ".bias", {out}) : nullptr;
-    return Linear::pack(weight, bias, out, in, dtype);
+    return reader_.linear({name + ".weight", with_bias ? name + ".bias" : "", 0, 0}, out, in,
+                          dtype);
   }
 
   // The output projection: a matrix of that name with a bias of another, or none.
   Linear projection(const std::string& name, int vocabulary, const char* bias) {
-    return Linear::pack(reader_.read(name, {vocabulary, config_.d_model}),
-                        bias == nullptr ? nullptr : reader_.read(bias, {vocabulary}), vocabulary,
-                        config_.d_model, dtype_);
+    return reader_.linear({name, bias == nullptr ? "" : bias, 0, 0}, vocabulary, config_.d_model,
+                          dtype_);
   }
 
   Table table(const std::string& name, int vocabulary) {
-    return Table(reader_.read(name, {vocabulary, config_.d_model}),
-                 static_cast<std::size_t>(vocabulary), config_.d_model, dtype_);
+    return reader_.table(name, vocabulary, config_.d_model, dtype_);
   }
 
   // Positions of a stack whose weights, if there are any, have that name.

@@ -20,11 +20,33 @@ Table::Table(const float* rows, std::size_t count, int width, Dtype dtype)
     : width_(static_cast<std::size_t>(width)) {
   const std::size_t size = count * width_;
   if (dtype == Dtype::f32) {
-    full_.assign(rows, rows + size);
+    full_.assign(size, 0);
+    std::copy_n(rows, size, full_.own());
   } else {
-    half_.resize(size);
-    std::transform(rows, rows + size, half_.begin(), rounded);
+    half_.assign(size, 0);
+    std::transform(rows, rows + size, half_.own(), rounded);
   }
+}
+
+Table Table::view(const std::byte* data, std::size_t count, int width, Dtype dtype) {
+  Table table;
+  table.width_ = static_cast<std::size_t>(width);
+  const std::size_t size = count * table.width_;
+  if (dtype == Dtype::f32) {
+    table.full_.view(reinterpret_cast<const float*>(data), size);
+  } else {
+    table.half_.view(reinterpret_cast<const std::uint16_t*>(data), size);
+  }
+  return table;
+}
+
+std::size_t Table::bytes_of(std::size_t count, int width, Dtype dtype) {
+  return count * static_cast<std::size_t>(width) *
+         (dtype == Dtype::f32 ? sizeof(float) : sizeof(std::uint16_t));
+}
+
+const void* Table::data() const {
+  return full_.empty() ? static_cast<const void*>(half_.data()) : full_.data();
 }
 
 void Table::copy_row(int number, float* to) const {
@@ -40,7 +62,7 @@ void Table::copy_row(int number, float* to) const {
 }
 
 std::size_t Table::bytes() const {
-  return full_.size() * sizeof(float) + half_.size() * sizeof(std::uint16_t);
+  return full_.bytes() + half_.bytes();
 }
 
 }  // namespace regard
