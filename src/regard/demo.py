@@ -13,7 +13,7 @@ from regard.evaluation.judgement import Judgement
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe
-from regard.recipes.run import PREPARED_TEXT, train_in
+from regard.recipes.run import PREPARED_TEXT, require_beginning, train_in
 from regard.recipes.summary import write_run_report
 from regard.recipes.trial import Trial, try_steps
 from regard.recipes.write import toml_value
@@ -62,6 +62,7 @@ def run_demo(
     reporter = reporter or make_reporter()
     started = time.perf_counter()
     recipe = load_recipe_of(Recipe, "demo", [*_data_keys(out / TEXT), *overrides])
+    require_beginning(recipe)
     asked = [override.partition("=")[0].strip() for override in overrides]
     with Interrupts() as interrupts, RunFolder.create(out) as folder:
         counts = write_splits(out / TEXT)

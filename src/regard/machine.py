@@ -48,6 +48,20 @@ def memory() -> dict[str, float]:
     return found
 
 
+def most_memory() -> int | None:
+    """The bytes that processes may have here at most, on disk too (swap); None if unknown."""
+    sizes = {}
+    for line in _lines("/proc/meminfo"):
+        name, _, value = line.partition(":")
+        if name in {"MemTotal", "SwapTotal"}:
+            sizes[name] = int(value.split()[0]) * 1024
+    if "MemTotal" not in sizes:
+        return None
+    swap = sizes.get("SwapTotal", 0)
+    limits = [int(line) for line in _lines("/sys/fs/cgroup/memory.max") if line.strip() != "max"]
+    return min([sizes["MemTotal"], *limits]) + swap
+
+
 def may_have_gpu() -> bool:
     """Whether a GPU may be here that PyTorch can use: False is certain, True is not."""
     return not sys.platform.startswith("linux") or any(map(os.path.exists, _GPU_SIGNS))

@@ -217,6 +217,23 @@ def test_refuses_what_makes_no_sense(
     assert done.err.startswith(f"error: {text}")
 
 
+@pytest.mark.parametrize(("name", "option"), [("embed", "--out"), ("classify", "--output")])
+@pytest.mark.parametrize("other", ["lines.txt", "link.txt"])
+def test_a_text_is_not_replaced_by_what_is_made_of_it(
+    command: Command, encoder_run: Path, tmp_path: Path, name: str, option: str, other: str
+) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("red\n")
+    (tmp_path / "link.txt").symlink_to(path)
+    done = command(name, encoder_run, "--input", path, option, tmp_path / other)
+    assert (done.code, done.out) == (2, b"")
+    assert done.err == (
+        f"error: {option} {tmp_path / other}: the file is that of --input too\n"
+        "  Give each its own file.\n"
+    )
+    assert path.read_text() == "red\n"
+
+
 def test_refuses_labels_that_it_does_not_know(
     command: Command, encoder_run: Path, tmp_path: Path
 ) -> None:

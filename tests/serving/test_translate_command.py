@@ -68,15 +68,13 @@ def test_nothing_in_is_nothing_out(command: Command, run_path: Path, tmp_path: P
     assert command("translate", run_path, stdin=b"\n\n") == Done(0, b"\n\n", "")
 
 
-def test_a_file_may_be_translated_in_place(
-    command: Command, run_path: Path, translator: Translator, tmp_path: Path
+def test_no_memory_is_taken_for_tokens_that_may_never_come(
+    command: Command, run_path: Path
 ) -> None:
-    path = tmp_path / "text"
-    path.write_text("light\noff", encoding="utf-8")
-    done = command("translate", run_path, "--input", path, "--output", path)
-    assert (done.code, done.out) == (0, b"")
-    expected = "".join(f"{line}\n" for line in translator.translate(["light", "off"]))
-    assert path.read_bytes() == expected.encode()
+    sample = ["translate", run_path, "--sample", "--n-best=2", "--engine=torch"]
+    done = command(*sample, f"--max-tokens={10**12}", stdin=b"light\n")
+    assert done.code == 0
+    assert done.out == command(*sample, "--max-tokens=5000", stdin=b"light\n").out
 
 
 def test_the_n_best_are_lines_with_number_and_score(
@@ -304,6 +302,7 @@ def test_what_is_wrong_is_said_without_waiting_for_torch(run_path: Path, tmp_pat
     [
         (("--output", "a"), ("--report", "a")),
         (("--report", "a"), ("--alignments", "./a")),
+        (("--input", "in.en"), ("--output", "in.en")),
         (("--input", "link"), ("--report", "in.en")),
         (("--prefix-file", "in.en"), ("--output", "hard")),
     ],

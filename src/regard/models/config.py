@@ -1,7 +1,7 @@
 """What a model of each family is made of: encoder-decoder, decoder-only, encoder-only."""
 
 from collections.abc import Sequence
-from typing import Literal, Self, assert_never
+from typing import Final, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,9 @@ from regard.nn.mixers.config import (
 )
 from regard.nn.mixers.rules import misfit, no_scores
 from regard.settings import Settings
+
+# Each has a config of its own, so that a number without bound would be a list without bound.
+MOST_LAYERS: Final = 10_000
 
 
 class LayerConfig(Settings):
@@ -170,8 +173,8 @@ class TransformerConfig(LayerConfig):
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3 and Table 3.
     """
 
-    encoder_layers: int = Field(default=6, ge=1)
-    decoder_layers: int = Field(default=6, ge=1)
+    encoder_layers: int = Field(default=6, ge=1, le=MOST_LAYERS)
+    decoder_layers: int = Field(default=6, ge=1, le=MOST_LAYERS)
     tying: Literal["three_way", "two_way", "none"] = "three_way"
     embedding_scale: bool = True
     embedding_norm: bool = False
@@ -232,7 +235,7 @@ class DecoderConfig(LayerConfig):
     norm_position: Literal["post", "pre"] = "pre"
     feed_forward: FeedForwardKind = "gelu_tanh"
     positions: PositionsConfig = LearnedConfig(max_positions=1024)
-    num_layers: int = Field(default=12, ge=1)
+    num_layers: int = Field(default=12, ge=1, le=MOST_LAYERS)
     tied: bool = True
     window: int = Field(default=0, ge=0)
     window_from: int = Field(default=0, ge=0)
@@ -298,7 +301,7 @@ class EncoderConfig(LayerConfig):
     norm: NormConfig = LayerNormConfig(eps=1e-12)
     feed_forward: FeedForwardKind = "gelu"
     positions: PositionsConfig = LearnedConfig(max_positions=512)
-    num_layers: int = Field(default=12, ge=1)
+    num_layers: int = Field(default=12, ge=1, le=MOST_LAYERS)
     token_types: int = Field(default=0, ge=0)
     embedding_scale: bool = False
     embedding_norm: bool = True

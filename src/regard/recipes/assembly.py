@@ -13,6 +13,7 @@ from regard.recipes.pairs import assemble_pairs
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.start import borrows
 from regard.recipes.texts import assemble_text
+from regard.text.prepared import discard_unfinished
 from regard.weights.run_folder import RunFolder
 
 
@@ -49,21 +50,25 @@ def assemble(
             hint="Start from the run that has it, with --init RUN, or choose another kind.",
         )
     made: Assembly
-    match recipe:
-        case Recipe():
-            made = assemble_pairs(
-                recipe, folder, start=start, vocabularies=given, expected=expected, say=say
-            )
-        case EncoderRecipe() if recipe.classifies:
-            made = assemble_labels(
-                recipe, folder, start=start, vocabularies=given, expected=expected, say=say
-            )
-        case DecoderRecipe() | EncoderRecipe():
-            made = assemble_text(
-                recipe, folder, start=start, vocabularies=given, expected=expected, say=say
-            )
-        case _ as never:
-            assert_never(never)
+    try:
+        match recipe:
+            case Recipe():
+                made = assemble_pairs(
+                    recipe, folder, start=start, vocabularies=given, expected=expected, say=say
+                )
+            case EncoderRecipe() if recipe.classifies:
+                made = assemble_labels(
+                    recipe, folder, start=start, vocabularies=given, expected=expected, say=say
+                )
+            case DecoderRecipe() | EncoderRecipe():
+                made = assemble_text(
+                    recipe, folder, start=start, vocabularies=given, expected=expected, say=say
+                )
+            case _ as never:
+                assert_never(never)
+    except BaseException:
+        discard_unfinished(folder)
+        raise
     if start is not None:
         say(f"model: weights and vocabulary of {recipe.init}")
     sizes = made.vocabularies.source.size, made.vocabularies.target.size

@@ -16,7 +16,6 @@ from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EmbeddingConfig, Enc
 from regard.recipes.write import format_recipe
 from regard.text.config import DataConfig, LabelsConfig, TextConfig, VocabularyConfig
 from regard.text.vocabulary import read_vocabulary
-from regard.weights.files import remove
 from regard.weights.foreign import ctranslate2, huggingface
 from regard.weights.foreign.families import read
 from regard.weights.foreign.model import ForeignModel, OwnModel
@@ -88,16 +87,10 @@ def import_checkpoint(
         )
     source, target = found.vocabularies
     recipe = _recipe(found, source, target)
-    new = not Path(out).exists()
-    try:
-        with RunFolder.create(out) as folder:
-            folder.write_recipe(format_recipe(recipe))
-            folder.write_tokenizers(source, target)
-            folder.write_model(found.weights, {"made": "import", "of": found.origin})
-    except BaseException:
-        if new:
-            remove(Path(out))
-        raise
+    with RunFolder.create(out, whole=True) as folder:
+        folder.write_recipe(format_recipe(recipe))
+        folder.write_tokenizers(source, target)
+        folder.write_model(found.weights, {"made": "import", "of": found.origin})
     parameters = sum({w.data_ptr(): w.numel() for w in found.weights.values()}.values())
     return Brought(Path(out), recipe, found.origin, parameters, found.notes)
 

@@ -10,6 +10,7 @@ from regard.models.encoder import TextEncoder
 from regard.recipes.adapting import prepare_adaptation
 from regard.recipes.assembled import Assembly
 from regard.recipes.label_names import names_in
+from regard.recipes.memory import require_memory
 from regard.recipes.recipe import EncoderRecipe
 from regard.recipes.start import start_from, with_vocabulary_of
 from regard.text.corpus import Tokenizers
@@ -109,6 +110,7 @@ def assemble_labels(
     recipe = recipe.model_copy(update={"labels": labels.model_copy(update={"names": data.names})})
     if start is not None:
         recipe = with_vocabulary_of(start, recipe)
+    require_memory(recipe, data.vocabulary.size)
     model = build_encoder(
         recipe.model,
         vocabulary=data.vocabulary.size,

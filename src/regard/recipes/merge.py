@@ -30,7 +30,7 @@ def merge_run(run: str | Path, out: str | Path) -> None:
     weights = folder.load_weights()
     recipe = load_recipe(Path(run)).model_copy(update={"lora": LoraConfig(), "init": ""})
     tokenizers = folder.tokenizer_files()
-    with RunFolder.create(out) as new:
+    with RunFolder.create(out, whole=True) as new:
         new.write_recipe(format_recipe(recipe))
         new.write_tokenizers(tokenizers.source, None if tokenizers.joint else tokenizers.target)
         new.write_model(

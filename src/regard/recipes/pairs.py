@@ -11,6 +11,7 @@ from regard.models.build import build_model
 from regard.models.transformer import Transformer
 from regard.recipes.adapting import prepare_adaptation
 from regard.recipes.assembled import Assembly
+from regard.recipes.memory import require_memory
 from regard.recipes.recipe import Recipe
 from regard.recipes.start import start_from, with_vocabulary_of
 from regard.recipes.transfer import parts_of_runs
@@ -125,6 +126,7 @@ def assemble_pairs(
         expected=expected,
         log=say,
     )
+    require_memory(recipe, data.tokenizers.source.size, data.tokenizers.target.size)
     model = build_model(
         recipe.model,
         source_vocabulary=data.tokenizers.source.size,

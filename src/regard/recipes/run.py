@@ -15,6 +15,7 @@ from regard.recipes.assembly import assemble
 from regard.recipes.finetune import planned
 from regard.recipes.labelled import LabelAssembly
 from regard.recipes.load import load_recipe
+from regard.recipes.memory import require_memory
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.start import borrows, require_same_shape
 from regard.recipes.summary import write_run_report
@@ -196,11 +197,13 @@ def require_beginning(recipe: AnyRecipe) -> None:
 
     Raises:
         RegardError: this machine has no such device.
-        RecipeError: there is nothing to adapt, or the runs to start from are of another shape.
+        RecipeError: there is nothing to adapt, the runs to start from are of another shape, or
+            the machine can't hold the model.
         RunFolderError: a run to start from is not whole.
     """
     choose_device(recipe.training.device)
     require_start(recipe)
+    require_memory(recipe)
     if recipe.init:
         require_same_shape(RunFolder.open(recipe.init), recipe)
     if isinstance(recipe, Recipe):

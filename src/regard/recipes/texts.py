@@ -13,6 +13,7 @@ from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
 from regard.recipes.adapting import prepare_adaptation
 from regard.recipes.assembled import Assembly
+from regard.recipes.memory import require_memory
 from regard.recipes.recipe import DecoderRecipe, EncoderRecipe
 from regard.recipes.start import start_from, with_vocabulary_of
 from regard.text.arrays import TextCorpus
@@ -182,6 +183,7 @@ def assemble_text(
     if start is not None:
         recipe = with_vocabulary_of(start, recipe)
     size, seed = data.vocabulary.size, recipe.training.seed
+    require_memory(recipe, size)
     model = (
         build_language_model(recipe.model, vocabulary=size, seed=seed)
         if isinstance(recipe, DecoderRecipe)

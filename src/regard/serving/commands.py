@@ -72,8 +72,7 @@ def translate(
         )
     refuse_same_file(
         {"--output": output, "--report": report, "--alignments": alignments},
-        # The output may replace the input: it is written aside, and renamed when all is read.
-        {"--input": None if input == output else input, "--prefix-file": prefix_file},
+        {"--input": input, "--prefix-file": prefix_file},
     )
     decoding = _check_runs(runs, overrides)
     prefixes = _prefixes(prefix, prefix_file)

@@ -102,7 +102,7 @@ def classify(
     Raises:
         As `embed`; and ModelError if the run is no classifier.
     """
-    refuse_same_file({"--output": output}, {"--input": None if input == output else input})
+    refuse_same_file({"--output": output}, {"--input": input})
     _check_run(run)
     with open_input(input) as source, open_output(output) as writer:
         load_torch("regard.serving.encoder")

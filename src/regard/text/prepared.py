@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from regard.errors import DataError
 from regard.text.config import VocabularyConfig
 from regard.text.vocabulary import Vocabulary
+
+_PARTIAL = "partial"
 
 
 def file_sum(path: str) -> str:
@@ -33,6 +36,13 @@ def read_index(index_file: Path) -> dict[str, Any]:
     """Return what `PreparedFolder.finish` wrote."""
     index: dict[str, Any] = json.loads(index_file.read_text(encoding="utf-8"))
     return index
+
+
+def discard_unfinished(folder: Path) -> None:
+    """Remove what a preparation that failed left in the folder, and the folder if it is empty."""
+    shutil.rmtree(folder / _PARTIAL, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +119,7 @@ class PreparedFolder:
 
     @property
     def _partial(self) -> Path:
-        return self.path / "partial"
+        return self.path / _PARTIAL
 
     def _holds(self) -> bool:
         try:

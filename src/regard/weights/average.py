@@ -154,7 +154,7 @@ def _write_new(
 ) -> None:
     tokenizers = run.tokenizer_files()
     recipe = run.recipe_text()
-    with RunFolder.create(out) as new:
+    with RunFolder.create(out, whole=True) as new:
         new.write_recipe(recipe)
         new.write_tokenizers(tokenizers.source, None if tokenizers.joint else tokenizers.target)
         new.write_model(weights, notes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from regard.errors import RunFolderError, command
 from regard.weights.adapted import complete, is_adapter
+from regard.weights.beginning import Beginning
 from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.files import (
     PARTIAL,
@@ -86,19 +87,28 @@ class RunFolder:
         self._manifest = manifest
         self._lock = lock
         self._verified: dict[str, tuple[int, ...]] = {}
+        self._undo: Beginning | None = None
 
     @classmethod
-    def create(cls, path: str | Path) -> Self:
+    def create(cls, path: str | Path, *, whole: bool = False) -> Self:
         """Make a folder for a new run and lock it for writing.
 
         A folder where an earlier start left neither a model nor a checkpoint is used again, its
         metrics and report removed, its prepared data kept.
+
+        If the `with` block fails before anything was written that is of use, the folder is gone
+        again, or empty if it was there.
+
+        Args:
+            path: the folder.
+            whole: whether all that was written goes too if the block fails.
 
         Raises:
             RunFolderError: a run is in it, it holds other things, another process writes to it,
                 or it can't be made.
         """
         folder = Path(path)
+        beginning = Beginning(folder, whole=whole)
         make_folder(folder)
         with blames(folder, "cannot be read"):
             names = [entry.name for entry in folder.iterdir()]
@@ -118,7 +128,10 @@ class RunFolder:
             clean(folder)
             write_manifest(folder, Manifest())
             sync_folder(folder.parent)
-            return cls(folder, Manifest(), lock)
+            run = cls(folder, Manifest(), lock)
+            if MANIFEST not in names:
+                run._undo = beginning
+            return run
         except BaseException:
             lock.release()
             raise
@@ -165,6 +178,8 @@ class RunFolder:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if kind is not None and self._undo is not None:
+            self._undo.take_back()
         self.close()
 
     def close(self) -> None:

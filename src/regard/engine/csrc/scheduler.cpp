@@ -55,7 +55,7 @@ bool apart(const Job& job, std::size_t shares, std::size_t cost) {
          at_once * static_cast<std::size_t>(job.options.beam) >= kRowsForReading * shares * shares;
 }
 
-// One queue for all when there is more than runs at once; else each share gets every so-manieth
+// One queue for all when there is more than runs at once; else each share gets every n-th
 // sentence, so that all have as much to do.
 std::vector<Queue> deal(const Job& job, std::size_t shares, bool all_at_once) {
   std::vector<Queue> queues(all_at_once ? std::min(shares, job.order.size()) : 1);
