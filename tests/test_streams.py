@@ -4,8 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from serving.tiny_families import make_encoder_run
 
-from regard.streams import Unfailing, say
+from regard.cli import main
+from regard.streams import ClosedOutput, Unfailing, say
 
 
 class Refusing(io.StringIO):
@@ -56,7 +58,6 @@ def test_a_file_opened_later_gets_no_standard_number(closed: str, tmp_path: Path
         "from regard.streams import open_missing\n"
         "open_missing()\n"
         "with open('file', 'w') as file:\n"
-        "    print('result')\n"
         "    print('words', file=sys.stderr)\n"
         "    file.write(str(file.fileno()))\n"
     )
@@ -64,6 +65,34 @@ def test_a_file_opened_later_gets_no_standard_number(closed: str, tmp_path: Path
     command = ["bash", "-c", line, sys.executable, code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert done.stdout == ("" if ">&- " in f"{closed} ".replace("2>&-", "") else "result\n")
     assert done.stderr == ("" if "2>&-" in closed else "words\n")
     assert int((tmp_path / "file").read_text()) > 2
+
+
+@pytest.mark.parametrize("command", ["recipe list", "info tiny", "recipe show tiny"])
+def test_a_result_for_a_closed_output_is_refused(command: str) -> None:
+    line = f'"$0" -m regard {command} >&-'
+    done = subprocess.run(
+        ["bash", "-c", line, sys.executable], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        "error: standard output: it is closed\n"
+        "  The result goes there: leave out >&-, or write > FILE.\n",
+    )
+
+
+def test_a_closed_output_is_refused_before_the_work_and_not_missed_by_who_needs_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = make_encoder_run(tmp_path / "bert")
+    text = tmp_path / "text"
+    text.write_text("red\n")
+    monkeypatch.setattr(sys, "stdout", ClosedOutput())
+    for command in (["classify", str(run), "--input", str(text)], ["fill", str(run), "[MASK]"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err.startswith("error: standard output: it is closed\n")
+    out = tmp_path / "labels"
+    assert main(["classify", str(run), "--input", str(text), "--output", str(out)]) == 0
+    assert out.read_text().count("\n") == 1

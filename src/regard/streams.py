@@ -1,11 +1,14 @@
 """Words to a person, on a stream that may be closed, broken or full: the work never ends by it."""
 
 import errno
+import io
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, runtime_checkable
+
+from regard.errors import RegardError
 
 
 @runtime_checkable
@@ -71,12 +74,38 @@ def say(text: str) -> None:
             sys.stderr.flush()
 
 
+class ClosedOutput(io.TextIOBase):
+    """A standard output that the process was started without: a result for it is refused."""
+
+    @property
+    def buffer(self) -> io.BufferedIOBase:
+        """Where bytes would go.
+
+        Raises:
+            RegardError: always.
+        """
+        raise self._refusal()
+
+    def write(self, _text: str, /) -> int:
+        """Refuse the text.
+
+        Raises:
+            RegardError: always.
+        """
+        raise self._refusal()
+
+    @staticmethod
+    def _refusal() -> RegardError:
+        hint = "The result goes there: leave out >&-, or write > FILE."
+        return RegardError("it is closed", where="standard output", hint=hint)
+
+
 def open_missing() -> None:
     """Point a standard stream that the process was started without (`2>&-`) at nothing.
 
     Otherwise the next file that is opened takes its number, and what other libraries write to
-    standard error ends up in that file. `sys.stdin` stays `None`: who reads it says that it is
-    closed.
+    standard error ends up in that file. Who reads or writes a result says that its stream is
+    closed: `sys.stdin` stays `None`, and `sys.stdout` refuses what is written.
     """
     for number in range(3):
         try:
@@ -86,10 +115,10 @@ def open_missing() -> None:
                 raise
             # The lowest free number is taken: this one, for those below are open.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
-            setattr(sys, name, nowhere)
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for good
 
 
 def let_go() -> None:
