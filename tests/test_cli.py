@@ -138,7 +138,7 @@ REFUSALS = {
         "error: --set model.dropuot: unknown key; did you mean model.dropout?\n"
     ),
     "train base --source a.en": (
-        "error: --set data.source: 1 source file(s) and 0 target file(s): "
+        "error: --source: 1 source file(s) and 0 target file(s): "
         "each source file needs its target file, in the same order\n"
     ),
     "train gpt-char --text a.txt --source a.en": (
@@ -217,9 +217,10 @@ def test_a_full_disk_is_said_plainly() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", ">&- 2>/dev/full"])
-def test_a_closed_output_is_quiet(closed: str) -> None:
+def test_a_closed_output_is_a_mistake_only_where_the_result_goes(closed: str) -> None:
     done = run(shell=f"$REGARD recipe list {closed}")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == (0 if closed == "2>&-" else 2)
+    assert ("standard output: it is closed" in done.stderr) == (closed == ">&-")
 
 
 @pytest.mark.parametrize("errors", ["2>/dev/full", "2>&-", "2>&3"])

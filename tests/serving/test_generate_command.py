@@ -132,11 +132,32 @@ def test_no_memory_is_taken_for_tokens_that_may_never_come(
         (["--set=model.d_model=3"], "--set model.d_model: only generation can be changed here\n"),
         (
             ["--top-p=2"],
-            "--set generation.top_p: expected a number that is more than 0 and at most 1, got 2",
+            "--top-p: expected a number that is more than 0 and at most 1, got 2",
+        ),
+        (["--temperature=nan"], "--temperature: expected a number that is at least 0, got nan\n"),
+        (["--stop="], "--stop: an empty string of stop would stop before anything is drawn\n"),
+        (
+            ["--top-k=92233720368547758070"],
+            "--top-k: a whole number is at most 9,223,372,036,854,775,807, got 922337203685477",
+        ),
+        (
+            ["--max-tokens=5", "--set=generation.max_tokens=6"],
+            "--max-tokens, --set generation.max_tokens: generation.max_tokens is given two "
+            "values, 5 and 6\n  Give the one or the other.\n",
+        ),
+        (
+            ["--set=generation.seed=3", "--set=generation.seed=4"],
+            "--set generation.seed: generation.seed is given two values, 3 and 4\n",
+        ),
+        (
+            ["--temperature=0", "--top-k=5", "--set=generation.min_p=0.5"],
+            "--temperature, --top-k, --set generation.min_p: top_k = 5 and min_p = 0.5 have no "
+            "effect with temperature = 0\n  The likeliest token is always taken: leave out the "
+            "one or the other.\n",
         ),
         (
             ["--repetition-penalty=1e-300"],
-            "--set generation.repetition_penalty: expected a number that is at least 0.01 and at "
+            "--repetition-penalty: expected a number that is at least 0.01 and at "
             "most 100, got 1e-300",
         ),
         (["--stop=a", "--stop=a\udcff"], "--stop: character 2 is not valid UTF-8\n"),
@@ -165,7 +186,7 @@ def test_a_closed_standard_input_is_refused_with_the_option_that_there_is(
 def test_refuses_a_run_of_another_family_with_the_name_of_its_command(
     command: Command, run_path: Path, language_run: Path
 ) -> None:
-    done = command("generate", run_path, "--prompt=the")
+    done = command("generate", run_path, "--prompt=the", "--max-tokens=3", "--samples=2")
     assert done.code == 2
     assert "regard translate, or regard.load in Python" in done.err
     done = command("translate", language_run, stdin=b"the\n")

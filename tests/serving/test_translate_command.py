@@ -239,18 +239,27 @@ def test_an_ensemble_is_named_after_the_run(command: Command, run_path: Path) ->
         ),
         (
             ["RUN", "--temperature", "9", "--top-k", "3"],
-            "error: --set decoding.temperature, decoding.top_k: "
+            "error: --temperature, --top-k: "
             'temperature = 9.0 and top_k = 3 need method = "sample"\n'
             "  Sampling is asked for with --set decoding.method=sample (translate: --sample).\n",
         ),
         (
             ["RUN", "--sample", "--beam", "4"],
-            'error: --set decoding.method, decoding.beam: beam = 4 needs method = "beam"\n'
+            'error: --sample, --beam: beam = 4 needs method = "beam"\n'
             "  Sampling has no use for it: leave out the one or the other.\n",
         ),
         (
             ["RUN", "--n-best", "9"],
-            "error: --set decoding.n_best: n_best = 9 is more than beam = 4\n",
+            "error: --n-best: n_best = 9 is more than beam = 4\n",
+        ),
+        (
+            ["RUN", "--alpha", "nan"],
+            "error: --alpha: expected a number, got nan\n",
+        ),
+        (
+            ["RUN", "--beam", "3", "--set", "decoding.beam=2"],
+            "error: --beam, --set decoding.beam: decoding.beam is given two values, 3 and 2\n"
+            "  Give the one or the other.\n",
         ),
         (
             ["RUN", "--set", "decoding.beem=2"],

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from inspect import Parameter as Argument
+from pathlib import Path
 
 from cyclopts import App, Parameter
 
@@ -48,4 +50,26 @@ app.command(recipe_app)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, that of the process if none is given, and return its exit code."""
     tokens = sys.argv[1:] if arguments is None else list(arguments)
-    return run_guarded(lambda: app(tokens, print_error=False, exit_on_error=False))
+    return run_guarded(lambda: _call(tokens))
+
+
+def _call(tokens: list[str]) -> None:
+    if any(token.rpartition("=")[2] == "" for token in tokens):
+        _refuse_empty_paths(tokens)
+    app(tokens, print_error=False, exit_on_error=False)
+
+
+def _refuse_empty_paths(tokens: list[str]) -> None:
+    """Refuse "" for a path, which Python takes for the current folder."""
+    from regard.errors import RegardError
+
+    _, bound, _ = app.parse_args(tokens, print_error=False, exit_on_error=False)
+    if any(token.rpartition("=")[2] in {".", "./"} for token in tokens):
+        return
+    for name, value in bound.arguments.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Path) and each == Path():
+                kind = bound.signature.parameters[name].kind
+                option = "--" + name.strip("_").replace("_", "-")
+                where = name.upper() if kind is Argument.POSITIONAL_ONLY else option
+                raise RegardError('expected a path, got ""', where=where)

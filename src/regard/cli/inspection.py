@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regard.cli.options import Json, Name, Set
+from regard.cli.options import Json, Name, Set, overrides_of
 
 
 def info(name: Name, /, *, set_: Set = (), json: Json = False) -> None:
@@ -13,7 +13,7 @@ def info(name: Name, /, *, set_: Set = (), json: Json = False) -> None:
     """
     from regard.recipes.describe import describe, format_description, to_json
 
-    description = describe(name, list(set_))
+    description = describe(name, overrides_of({}, set_))
     print(to_json(description) if json else format_description(description))
 
 
@@ -72,4 +72,4 @@ def show(name: Name, /, *, set_: Set = ()) -> None:
     from regard.recipes.load import load_recipe
     from regard.recipes.write import format_recipe
 
-    print(format_recipe(load_recipe(name, list(set_))), end="")
+    print(format_recipe(load_recipe(name, overrides_of({}, set_))), end="")

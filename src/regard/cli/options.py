@@ -62,8 +62,54 @@ Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
 
 
 def overrides_of(options: dict[str, object], changes: Sequence[str]) -> list[str]:
-    """The options that stand for recipe keys as `key=value`, then what `--set` says."""
+    """The options that stand for recipe keys as `key=value`, then what `--set` says.
+
+    An option is named like the last part of its key, but for those of `data` and `labels`.
+
+    Raises:
+        RecipeError: two of them, or one of them and an option, give one key two values.
+    """
+    from regard.recipes.changes import Change
     from regard.recipes.write import toml_value
 
-    given = [(key, value) for key, value in options.items() if value is not None]
-    return [f"{key}={toml_value(value)}" for key, value in given] + list(changes)
+    made: list[str] = []
+    for key, value in options.items():
+        if value is not None:
+            option = _OPTIONS.get(key) or "--" + key.rpartition(".")[2].replace("_", "-")
+            made.append(Change(f"{key}={toml_value(value)}", option))
+    made += changes
+    _refuse_two_values(made)
+    return made
+
+
+# Options that are not named like their keys.
+_OPTIONS = {
+    "decoding.method": "--sample",
+    "labels.train": "--labels",
+    "labels.valid": "--valid-labels",
+}
+
+
+def _refuse_two_values(changes: Sequence[str]) -> None:
+    """Refuse two different values for one key, of which one would be overlooked."""
+    from regard.errors import RecipeError
+    from regard.recipes.changes import option_of, shown_together
+    from regard.recipes.overrides import changes_of
+    from regard.recipes.write import toml_value
+
+    given: dict[str, tuple[str, str]] = {}
+    for change in changes:
+        table, keys = changes_of([change])
+        for key in keys:
+            value: object = table
+            for part in key.split("."):
+                value = value[part] if isinstance(value, dict) else value
+            shown = toml_value(value)
+            former, before = given.setdefault(key, (key, shown))
+            if before != shown:
+                both = [former, key] if option_of(former) != option_of(key) else [key]
+                raise RecipeError(
+                    f"{key} is given two values, {before} and {shown}",
+                    where=shown_together(both),
+                    hint="Give the one or the other.",
+                )

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
-from cyclopts.validators import Number
 
 from regard.cli.options import DATA, DataFile, Files, Name, Set, overrides_of
 
@@ -29,7 +28,7 @@ def demo(
     load_torch("regard.demo")
     from regard.demo import run_demo
 
-    print(run_demo(out, minutes=minutes, overrides=list(set_)))
+    print(run_demo(out, minutes=minutes, overrides=overrides_of({}, set_)))
 
 
 def train(
@@ -78,7 +77,12 @@ def train(
     """
     from regard.recipes.load import load_recipe
     from regard.recipes.overrides import changes_of
-    from regard.recipes.refusals import refuse_other_text, refuse_settled, refuse_with_resume
+    from regard.recipes.refusals import (
+        refuse_other_text,
+        refuse_settled,
+        refuse_with_resume,
+        require_run_to_resume,
+    )
     from regard.signals import load_torch
 
     training = {"source": source, "target": target, "tsv": tsv, "text": text}
@@ -89,6 +93,8 @@ def train(
         **{f"data.{key}": [str(path) for path in paths] or None for key, paths in training.items()},
         **{f"data.valid_{key}": path and str(path) for key, path in validation.items()},
     }
+    if resume:
+        require_run_to_resume(recipe)
     refuse_other_text(Path(recipe) if resume else recipe, data)
     parts: dict[str, object] = {
         "init_encoder": init_encoder and str(init_encoder),
@@ -126,7 +132,7 @@ def finetune(
     ],
     valid_labels: DataFile = None,
     out: Path | None = None,
-    epochs: Annotated[PositiveFloat | None, Parameter(validator=Number(lte=1e6))] = None,
+    epochs: float | None = None,
     set_: Set = (),
 ) -> None:
     """Train an encoder to classify text, from the weights of a run.
@@ -144,7 +150,7 @@ def finetune(
     """
     from regard.recipes.finetune import EPOCHS, classifier_recipe
     from regard.recipes.overrides import changes_of
-    from regard.recipes.refusals import refuse_with_epochs
+    from regard.recipes.refusals import refuse_with_epochs, require_epochs
     from regard.signals import load_torch
 
     options: dict[str, object] = {
@@ -153,14 +159,15 @@ def finetune(
     }
     overrides = overrides_of(options, set_)
     given = changes_of(set_)[1]
-    if epochs:
+    if epochs is not None:
+        require_epochs(epochs)
         refuse_with_epochs(given)
     recipe = classifier_recipe(run, overrides)
     load_torch("regard.recipes.run")
     from regard.recipes.run import finetune as finetune_run
 
     out = out or Path("runs") / f"{Path(run).resolve().name.removesuffix('.toml')}-labels"
-    finetune_run(recipe, out, epochs=epochs or EPOCHS, given=given)
+    finetune_run(recipe, out, epochs=EPOCHS if epochs is None else epochs, given=given)
 
 
 def average(

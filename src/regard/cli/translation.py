@@ -138,7 +138,7 @@ def evaluate(
         [run, *ensemble],
         source=source,
         reference=reference,
-        overrides=list(set_),
+        overrides=overrides_of({}, set_),
         engine=engine,
         dtype=dtype,
         threads=threads,

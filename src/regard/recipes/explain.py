@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.errors import RecipeError
+from regard.recipes.changes import option_of, shown_together
 from regard.recipes.keys import is_union, kinds, recipe_keys, table_of
 from regard.recipes.recipe import FAMILIES, AnyRecipe
 from regard.recipes.write import toml_value
@@ -88,7 +89,7 @@ def origin(key: str, source: str, changed: Sequence[str]) -> str:
     """The option that a value comes from, or else the file and the key."""
     for option in changed:
         if option == key or key.startswith(f"{option}."):
-            return f"--set {key}"
+            return option_of(option) or f"--set {key}"
         if option.startswith(f"{key}."):
             return f"--set {option}"
     return f"{source}: {key}"
@@ -103,7 +104,7 @@ def where_together(key: str, problem: str, source: str, changed: Sequence[str]) 
         and option.rpartition(".")[2] in problem
     ]
     if options:
-        return f"--set {', '.join(options)}"
+        return shown_together(options)
     return f"{source}: {key}" if key else source
 
 

@@ -17,9 +17,10 @@ from regard.recipes.overrides import (
     merge,
     refuse_others,
     refuse_unbounded,
+    refuse_without_drawing,
     refuse_without_effect,
 )
-from regard.recipes.recipe import FAMILIES, AnyRecipe, Recipe
+from regard.recipes.recipe import FAMILIES, AnyRecipe, DecoderRecipe, Recipe
 from regard.recipes.write import toml_value
 
 OneRecipe = TypeVar("OneRecipe", bound=AnyRecipe)
@@ -92,6 +93,8 @@ def _laid_over(
     merged = merge(recipe, below, changes)
     if recipe is Recipe:
         refuse_without_effect(changes, merged, changed)
+    if recipe is DecoderRecipe:
+        refuse_without_drawing(changes, merged, changed)
     try:
         return recipe.model_validate(merged)
     except ValidationError as error:
@@ -110,15 +113,15 @@ def load_recipe_of(
     Raises:
         As `load_recipe`; and RecipeError if it is of another family.
     """
-    recipe = load_recipe(name_or_path, overrides, only=only)
-    if isinstance(recipe, kind):
-        return recipe
-    wanted = kind.model_fields["family"].default
-    raise RecipeError(
-        f'this is of the family "{recipe.family}", and one of "{wanted}" is wanted',
-        where=str(name_or_path),
-        hint=_USES[recipe.family],
-    )
+    found = recipe_class(name_or_path)
+    if found is not kind:
+        family, wanted = (each.model_fields["family"].default for each in (found, kind))
+        raise RecipeError(
+            f'this is of the family "{family}", and one of "{wanted}" is wanted',
+            where=str(name_or_path),
+            hint=_USES[family],
+        )
+    return cast(OneRecipe, load_recipe(name_or_path, overrides, only=only))
 
 
 def recipe_class(name_or_path: str | Path) -> type[AnyRecipe]:

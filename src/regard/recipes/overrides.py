@@ -8,14 +8,19 @@ from pydantic import BaseModel
 
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.errors import RecipeError
+from regard.recipes.changes import Change, option_of
 from regard.recipes.explain import origin, where_together
 from regard.recipes.keys import is_union, kinds
+from regard.recipes.write import toml_value
 
 _DEEPEST = 32
 _LARGEST_INTEGER = 2**63 - 1  # TOML's
 _SHORT = 40
 
 TOO_DEEP = f"arrays and tables are nested more than {_DEEPEST} deep"
+
+# What only a token that is drawn depends on.
+_DRAWING = ("top_k", "top_p", "min_p", "seed")
 
 Table = dict[str, Any]
 
@@ -27,7 +32,10 @@ def changes_of(overrides: Sequence[str]) -> tuple[Table, list[str]]:
         RecipeError: one is no `key=value`, or nested without end.
     """
     changes: Table = {}
-    changed = [key for override in overrides for key in _set(changes, override)]
+    changed: list[str] = []
+    for override in overrides:
+        option = option_of(override)
+        changed += [Change(key, option) for key in _set(changes, override)]
     return changes, changed
 
 
@@ -117,6 +125,22 @@ def refuse_without_effect(changes: Table, merged: Table, changed: Sequence[str])
             hint = "Sampling has no use for it: leave out the one or the other."
         raise RecipeError(
             problem, where=where_together("decoding", problem, "", changed), hint=hint
+        )
+
+
+def refuse_without_drawing(changes: Table, merged: Table, changed: Sequence[str]) -> None:
+    """Refuse a change of how tokens are drawn where the likeliest is always taken."""
+    settings, asked = merged["generation"], changes.get("generation")
+    if not isinstance(settings, dict) or not isinstance(asked, dict):
+        return
+    found = [f"{name} = {toml_value(asked[name])}" for name in _DRAWING if name in asked]
+    if found and settings.get("temperature") == 0:
+        verb = "has" if len(found) == 1 else "have"
+        problem = f"{' and '.join(found)} {verb} no effect with temperature = 0"
+        raise RecipeError(
+            problem,
+            where=where_together("generation", problem, "", changed),
+            hint="The likeliest token is always taken: leave out the one or the other.",
         )
 
 

@@ -8,6 +8,7 @@ from regard.errors import RecipeError, RegardError
 from regard.models.config import LayerConfig
 from regard.recipes.keys import recipe_keys
 from regard.recipes.load import recipe_class
+from regard.recipes.names import resolve
 from regard.recipes.recipe import AnyRecipe, Recipe
 
 # What a model may have otherwise than the run that its first weights are from.
@@ -18,6 +19,8 @@ SHARED: Final = (
     "embedding_scale",
     "embedding_norm",
 )
+
+_MOST_EPOCHS: Final = 1_000_000
 
 
 def refuse_other_text(recipe: str | Path, data: Mapping[str, object]) -> None:
@@ -60,6 +63,40 @@ def refuse_with_resume(**options: object) -> None:
                 where=f"--{name.replace('_', '-')}",
                 hint="regard train RUN --resume goes on in the run folder RUN as it was.",
             )
+
+
+def require_run_to_resume(name: str) -> None:
+    """Refuse to go on with a recipe or a file, where there is no folder of its name.
+
+    Raises:
+        RegardError: says what to give.
+    """
+    if Path(name).is_dir() and name:
+        return
+    try:
+        kind = resolve(name).kind
+    except RecipeError:
+        if name:  # there is nothing of that name, as going on with it tells
+            return
+        raise
+    raise RegardError(
+        f"this is a {'recipe' if kind == 'preset' else 'file'}, and --resume wants a run folder",
+        where=name,
+        hint="Give the folder that regard train wrote with --out: regard train RUN --resume",
+    )
+
+
+def require_epochs(epochs: float) -> None:
+    """Refuse a length of training that is none.
+
+    Raises:
+        RegardError: it is not above 0, or too large to be meant.
+    """
+    if not 0 < epochs <= _MOST_EPOCHS:
+        raise RegardError(
+            f"expected a number that is more than 0 and at most {_MOST_EPOCHS:,}, got {epochs:g}",
+            where="--epochs",
+        )
 
 
 def refuse_with_epochs(changed: Sequence[str]) -> None:

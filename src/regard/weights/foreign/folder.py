@@ -40,6 +40,11 @@ class ForeignFolder:
 
     def __init__(self, path: Path, *, kind: str | None = None, allow_pickle: bool = False) -> None:
         if not path.is_dir():
+            if path.exists():
+                raise CheckpointError(
+                    "this is a file, and the folder that holds a checkpoint is wanted",
+                    where=str(path),
+                )
             raise CheckpointError("there is no such folder", where=str(path))
         self.path = path
         self.values = self._settings()
