@@ -24,6 +24,9 @@ from regard.engine.engine import Engine
 from regard.engine.native import EngineError
 from regard.errors import ModelError
 from regard.models.config import TransformerConfig
+from regard.nn.mixers.config import SSRUConfig, StackConfig, WindowConfig
+
+SSRU = StackConfig(mixer=SSRUConfig())
 
 
 def weights_of(changes: dict[str, Any]) -> tuple[TransformerConfig, dict[str, Any]]:
@@ -39,7 +42,25 @@ def pack(config: TransformerConfig, weights: dict[str, Any], **settings: Any) ->
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"decoder_mixer": "ssru"}, 'model.decoder_mixer = "ssru"'),
+        (
+            {"encoder": StackConfig(mixer=WindowConfig(window=4))},
+            'model.encoder.mixer.kind = "window"',
+        ),
+        (
+            {
+                "encoder": StackConfig(mixer=WindowConfig()),
+                "decoder": StackConfig(mixer=SSRUConfig()),
+            },
+            'model.encoder.mixer.kind = "window"',
+        ),
+        (
+            {"decoder": StackConfig(mixer=WindowConfig(dilation=2))},
+            "model.decoder.mixer.dilation = 2",
+        ),
+        (
+            {"decoder": StackConfig(mixer=WindowConfig(global_tokens=1))},
+            "model.decoder.mixer.global_tokens = 1",
+        ),
     ],
     ids=str,
 )

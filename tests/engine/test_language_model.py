@@ -14,7 +14,7 @@ from regard.models.decoder import LanguageModel
 
 pytest.importorskip("regard.engine._native", reason="the engine is not built")
 
-from engine.tiny_models import MOST, POSITIONS
+from engine.tiny_models import MOST, POSITIONS, STACKS
 
 from regard.engine import native
 from regard.engine.engine import Dtype
@@ -28,6 +28,7 @@ from regard.nn.config import (
     RMSNormConfig,
     RotaryConfig,
 )
+from regard.nn.mixers.config import StackConfig
 
 VOCABULARY = 61
 # Every value of every key that only matters here; the first is the default of the others' tests.
@@ -49,6 +50,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "num_layers": (2, 1, 3),
     "tied": (True, False),
     "window": (0, 1, 5, 100),
+    "decoder": STACKS,
     "embedding_scale": (False, True),
     "embedding_norm": (False, True),
     "output_bias": (False, True),
@@ -111,6 +113,10 @@ def any_of_all(seed: int) -> dict[str, Any]:
         drawn["window_from"] = draw.randrange(drawn["num_layers"])
     if (drawn["d_k"] or drawn["d_model"] // drawn["num_heads"]) % 2:
         drawn["d_k"] = 6  # rotary dimensions turn in pairs
+    try:
+        DecoderConfig(**drawn)
+    except ValueError:
+        drawn["decoder"] = StackConfig()  # beside a window, too few layers, or of such positions
     return drawn
 
 
@@ -161,7 +167,7 @@ def test_a_text_of_thousands_of_tokens_is_read_in_parts_and_all_the_same() -> No
 
 
 @pytest.mark.parametrize("isa", native.module().kernels.isas())
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 @pytest.mark.parametrize("positions", [RotaryConfig(), AlibiConfig(), RelativeConfig()])
 def test_logits_have_the_same_bits_in_any_company(isa: str, dtype: Dtype, positions: Any) -> None:
     kernels = native.module().kernels

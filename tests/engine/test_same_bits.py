@@ -22,6 +22,7 @@ from regard.engine import native
 from regard.engine.engine import Dtype
 from regard.models.transformer import Transformer
 from regard.nn.config import AlibiConfig, PositionsConfig, RelativeConfig, RotaryConfig
+from regard.nn.mixers.config import StackConfig
 
 
 @pytest.mark.parametrize("isa", native.module().kernels.isas())
@@ -62,6 +63,16 @@ def test_in_any_company_with_positions_in_attention(
 ) -> None:
     parts = {"d_model": 70, "num_kv_heads": 1, "d_k": 12, "positions": positions}
     model = make_model(parts, vocabulary=300)
+    compared, differing = compare(
+        model, any_search(model, 5, sentences=64, beam=4, n_best=4), dtype
+    )
+    assert (compared, differing) == (400, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("pattern", [("ssru",), ("ssru", "window")], ids=str)
+def test_in_any_company_with_states_and_windows(pattern: Any, dtype: Dtype) -> None:
+    model = make_model({"d_model": 70, "decoder": StackConfig(pattern=pattern)}, vocabulary=300)
     compared, differing = compare(
         model, any_search(model, 5, sentences=64, beam=4, n_best=4), dtype
     )

@@ -138,7 +138,7 @@ def test_a_model_without_heads_makes_vectors_and_refuses_the_rest() -> None:
 
 
 @pytest.mark.parametrize("isa", native.module().kernels.isas())
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 def test_a_text_has_the_same_bits_in_any_company(isa: str, dtype: Dtype) -> None:
     kernels = native.module().kernels
     before = kernels.active()

@@ -31,6 +31,7 @@ from regard.nn.config import (
     SinusoidalConfig,
     YarnScalingConfig,
 )
+from regard.nn.mixers.config import SSRUConfig, StackConfig, WindowConfig
 
 PAD, BOS, EOS, UNUSED = 0, 1, 2, 3
 MOST = 40  # positions of a learned table
@@ -61,6 +62,15 @@ POSITIONS: tuple[PositionsConfig, ...] = (
     RelativeConfig(buckets=8, max_distance=12),
 )
 
+STACKS = (
+    StackConfig(),
+    StackConfig(mixer=SSRUConfig()),
+    StackConfig(mixer=WindowConfig(window=1)),
+    StackConfig(mixer=WindowConfig(window=5)),
+    StackConfig(mixer=WindowConfig(window=3), pattern=("ssru", "window")),
+    StackConfig(pattern=("full", "ssru")),
+)
+
 # Every value of every key that the engine knows; the first is the default of the others' tests.
 CHOICES: dict[str, Sequence[Any]] = {
     "d_model": (16, 24, 68),
@@ -80,6 +90,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "encoder_layers": (1, 2, 3),
     "decoder_layers": (2, 1, 3),
     "tying": ("none", "two_way", "three_way"),
+    "decoder": STACKS,
     "embedding_scale": (True, False),
     "embedding_norm": (False, True),
     "output_scale": (False, True),
@@ -117,6 +128,15 @@ def any_of_all(seed: int) -> dict[str, Any]:
     width = drawn["d_k"] or drawn["d_model"] // drawn["num_heads"]
     if isinstance(drawn["positions"], RotaryConfig) and width % 2:
         drawn["d_k"] = 6  # dimensions turn in pairs
+    if drawn["decoder"].mixer.kind == "window" and not isinstance(
+        drawn["positions"], SinusoidalConfig | LearnedConfig
+    ):
+        # A token may stand here or there beyond the window, and the two sentences tie.
+        drawn["decoder"] = StackConfig()
+    try:
+        TransformerConfig(**drawn)
+    except ValueError:
+        drawn["decoder"] = StackConfig()  # too few layers, or positions that it can't honour
     return drawn
 
 

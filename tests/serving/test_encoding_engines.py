@@ -52,7 +52,7 @@ def test_vectors_labels_and_fillings_are_those_of_pytorch(run: Path) -> None:
 
 
 @needs_engine
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 def test_a_text_has_the_same_bits_alone_and_among_others(run: Path, dtype: str) -> None:
     encoder, wide = (load(run, dtype=dtype, threads=count) for count in (1, 2))
     together = encoder.embed(LINES)

@@ -19,9 +19,9 @@ needs_engine = pytest.mark.skipif(not native.available(), reason="the engine is 
 
 
 @pytest.fixture(scope="session")
-def ssru_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "ssru"
-    return make_run(path, changes=["model.decoder_mixer=ssru"])
+def window_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "window"
+    return make_run(path, changes=["model.encoder.mixer={kind='window', window=4}"])
 
 
 @needs_engine
@@ -69,11 +69,11 @@ def test_the_engine_draws_the_samples_of_pytorch(run_path: Path, options: dict[s
 
 
 @needs_engine
-def test_a_model_that_it_does_not_support_is_pytorchs(ssru_path: Path, run_path: Path) -> None:
-    assert regard.load(ssru_path, device="cpu").engine == "torch"
+def test_a_model_that_it_does_not_support_is_pytorchs(window_path: Path, run_path: Path) -> None:
+    assert regard.load(window_path, device="cpu").engine == "torch"
     assert regard.load([run_path, run_path], device="cpu").engine == "torch"
     for path, named in (
-        (ssru_path, 'model.decoder_mixer = "ssru"'),
+        (window_path, 'model.encoder.mixer.kind = "window"'),
         ([run_path, run_path], "an ensemble"),
     ):
         for settings in ({"engine": "native"}, {"dtype": "bfloat16"}):
@@ -123,11 +123,11 @@ def test_without_an_engine_pytorch_serves_and_nothing_is_said(
 
 @needs_engine
 def test_the_command_says_when_pytorch_has_to_serve(
-    run_path: Path, ssru_path: Path, command: Command
+    run_path: Path, window_path: Path, command: Command
 ) -> None:
     note = "note: PyTorch translates; the engine does not support "
     for arguments, named in (
-        ([ssru_path], 'model.decoder_mixer = "ssru"'),
+        ([window_path], 'model.encoder.mixer.kind = "window"'),
         ([run_path, "--ensemble", run_path], "an ensemble"),
     ):
         done = command("translate", *arguments, stdin=b"\n")
@@ -207,11 +207,11 @@ def test_the_command_writes_the_alignments_of_pytorch(
 
 @needs_engine
 def test_score_and_evaluate_say_when_pytorch_has_to_serve(
-    run_path: Path, ssru_path: Path, command: Command, tmp_path: Path
+    run_path: Path, window_path: Path, command: Command, tmp_path: Path
 ) -> None:
     text = tmp_path / "text"
     text.write_text("light\n")
-    reason = 'the engine does not support model.decoder_mixer = "ssru"\n'
+    reason = 'the engine does not support model.encoder.mixer.kind = "window"\n'
     for name, other, does in (
         ("score", "target", "scores"),
         ("evaluate", "reference", "translates"),
@@ -219,11 +219,11 @@ def test_score_and_evaluate_say_when_pytorch_has_to_serve(
         files = [f"--source={text}", f"--{other}={text}"]
         assert command(name, run_path, *files, "--engine=native", "--dtype=int8").code == 0
         assert "note" not in command(name, run_path, *files).err
-        assert "note" not in command(name, ssru_path, *files, "--engine=torch").err
-        done = command(name, ssru_path, *files)
+        assert "note" not in command(name, window_path, *files, "--engine=torch").err
+        done = command(name, window_path, *files)
         assert done.code == 0
         assert done.err.startswith(f"note: PyTorch {does}; {reason}")
-        done = command(name, ssru_path, *files, "--dtype=int8")
+        done = command(name, window_path, *files, "--dtype=int8")
         assert (done.code, done.out) == (2, b"")
         assert reason.strip() in done.err
 

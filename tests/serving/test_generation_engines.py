@@ -58,7 +58,7 @@ def test_the_same_texts_come_of_the_same_seed(run: Path, options: dict[str, Any]
 
 
 @needs_engine
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 def test_a_prompt_goes_on_the_same_to_the_bit_alone_and_among_others(run: Path, dtype: str) -> None:
     generator, wide = (load(run, dtype=dtype, threads=count) for count in (1, 2))
     together = generator.continuations(PROMPTS, samples=3, seed=2)
@@ -106,11 +106,11 @@ def test_a_model_that_it_does_not_support_is_pytorchs_and_it_is_said(
     tmp_path: Path, command: Command
 ) -> None:
     run = make_language_run(
-        tmp_path / "ssru",
+        tmp_path / "gaps",
         positions=ROTARY,
-        changes=["model.decoder.pattern=['ssru', 'full']", "model.num_layers=2"],
+        changes=["model.decoder.mixer={kind='window', dilation=2}"],
     )
-    reason = 'the engine does not support model.decoder.pattern = ["ssru", "full"]'
+    reason = "the engine does not support model.decoder.mixer.dilation = 2"
     assert load(run).engine == "torch"
     for settings in ({"engine": "native"}, {"dtype": "int8"}):
         with pytest.raises(EngineError) as caught:

@@ -9,7 +9,7 @@ from cyclopts.types import PositiveInt
 from regard.cli.options import FILES, File, Json, Threads
 
 Engine = Literal["auto", "native", "torch"]
-Dtype = Literal["float32", "bfloat16", "int8"] | None
+Dtype = Literal["float32", "bfloat16", "int8", "int4"] | None
 _Input = Annotated[Path | None, Parameter(name="--input", group=FILES)]
 
 
@@ -37,7 +37,7 @@ def embed(
         pooling: The mean over all tokens (mean), or the first token's vector (cls).
         no_normalize: Leave vectors as long as they are, not of length 1.
         engine: Who computes: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
+        dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
     """
     from regard.serving import encoding
 
@@ -76,7 +76,7 @@ def classify(
         output: Write to this file.
         labels: A file of labels, tabs and texts, to print accuracy, macro F1 and confusions of.
         engine: Who computes: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
+        dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
     """
     from regard.errors import RegardError
     from regard.serving import encoding
@@ -120,7 +120,7 @@ def fill(
         text: For example "The [MASK] sat."
         top: How many for each mask. Default: 5.
         engine: Who computes: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
+        dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
     """
     from regard.serving import encoding
 

@@ -56,7 +56,7 @@ def generate(
         stop: End just before this text. May be repeated.
         seed: Seed of the drawing.
         engine: Who reads: native, torch (PyTorch), or by itself native where it can.
-        dtype: What the engine computes with: float32, or bfloat16 or int8, which are near to it.
+        dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
     """
     from regard.serving import generating
     from regard.serving.strings import checked_argument

@@ -17,6 +17,13 @@ from regard.models.config import (
     mixers_in_words,
 )
 from regard.nn.config import AlibiConfig, RelativeConfig, RotaryConfig, SinusoidalConfig
+from regard.nn.mixers.config import (
+    FullConfig,
+    MixerConfig,
+    SSRUConfig,
+    StackConfig,
+    WindowConfig,
+)
 
 # What the C++ side reads; see csrc/config.h.
 NativeConfig = dict[str, int | float | bool | str | list[float] | list[int]]
@@ -30,8 +37,8 @@ _NONE: NativeConfig = {
     "tying": "two_way",
     "output_scale": False,
     "output_bias": False,
-    "window": 0,
-    "window_from": 0,
+    "windows": [],
+    "recurrent": [],
     "token_types": 0,
     "classes": 0,
     "prediction_head": False,
@@ -41,9 +48,27 @@ _NONE: NativeConfig = {
 
 def refusal(config: ModelConfig) -> str:
     """What of a model the engine does not support, as the recipe says it; "" if nothing."""
-    if isinstance(config, TransformerConfig) and config.decoder_mixer != "attention":
-        return f'model.decoder_mixer = "{config.decoder_mixer}"'
-    return mixers_in_words(config)
+    if isinstance(config, EncoderConfig):
+        return mixers_in_words(config)
+    for mixer in _decoder_mixers(config):
+        if isinstance(mixer, WindowConfig):
+            for key, plain in (("dilation", 1), ("global_tokens", 0)):
+                if (value := getattr(mixer, key)) != plain:
+                    return f"model.decoder.mixer.{key} = {value}"
+        if not isinstance(mixer, FullConfig | WindowConfig | SSRUConfig):
+            return mixers_in_words(config)
+    return mixers_in_words(config.model_copy(update={"decoder": StackConfig()}))
+
+
+def _decoder_mixers(config: TransformerConfig | DecoderConfig) -> Sequence[MixerConfig]:
+    """What each layer of the decoder looks back with."""
+    return config.mixers if isinstance(config, DecoderConfig) else config.decoder_mixers
+
+
+def _look_back(mixers: Sequence[MixerConfig]) -> NativeConfig:
+    windows = [mixer.window if isinstance(mixer, WindowConfig) else 0 for mixer in mixers]
+    recurrent = [int(isinstance(mixer, SSRUConfig)) for mixer in mixers]
+    return {"windows": windows, "recurrent": recurrent}
 
 
 def native_config(
@@ -55,17 +80,19 @@ def native_config(
         "family": "translation",
         "source_vocabulary": source_vocabulary,
         "target_vocabulary": target_vocabulary,
+        **_look_back(config.decoder_mixers),
     }
 
 
 def language_config(config: DecoderConfig, *, vocabulary: int) -> NativeConfig:
     """A supported language model in the words of the C++ side."""
-    return _common(config, (*_EMBEDDINGS, "output_bias", "window", "window_from")) | {
+    return _common(config, (*_EMBEDDINGS, "output_bias")) | {
         "family": "language",
         "source_vocabulary": vocabulary,
         "target_vocabulary": vocabulary,
         "decoder_layers": config.num_layers,
         "tying": "two_way" if config.tied else "none",
+        **_look_back(config.mixers),
     }
 
 

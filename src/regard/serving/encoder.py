@@ -73,7 +73,7 @@ def load_encoder(
             gives the engine all cores.
         engine: who computes: "native" is the engine, "torch" is PyTorch, "auto" the engine where
             there is one that supports the model, on the CPU.
-        dtype: what the engine computes with, "float32" (the default), "bfloat16" or "int8".
+        dtype: what the engine computes with, "float32" (the default), "bfloat16", "int8", "int4".
 
     Raises:
         RunFolderError: the folder is not there or damaged, or its parts do not belong together.

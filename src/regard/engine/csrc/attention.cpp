@@ -73,13 +73,13 @@ void past_attention(const Model& model, int layer, std::span<const LiveRow> rows
                     const float* queries, std::size_t stride, Buffer& scores, float* context) {
   const ModelConfig& config = model.config;
   const std::size_t out_stride = static_cast<std::size_t>(config.context_width());
-  const bool near = config.window > 0 && layer >= config.window_from;
+  const int window = config.windows[static_cast<std::size_t>(layer)];
   while (!rows.empty()) {
     const std::size_t count = company(rows);
     for (int head = 0; head < config.num_heads; ++head) {
       for (std::size_t number = 0; number < count; ++number) {
         const LiveRow& row = rows[number];
-        const int first = near ? std::max(row.length - config.window, 0) : 0;
+        const int first = window > 0 ? std::max(row.length - window, 0) : 0;
         const float* bias = model.target_places.bias(head, row.length - 1);
         attend(places_of(model, *row.past, layer, head, row.places + first, row.length - first),
                queries + number * stride + head * config.d_k,

@@ -84,8 +84,8 @@ regard::ModelConfig config_of(const py::dict& settings) {
   config.embedding_norm = flag("embedding_norm");
   config.output_scale = flag("output_scale");
   config.output_bias = flag("output_bias");
-  config.window = number("window");
-  config.window_from = number("window_from");
+  config.windows = settings["windows"].cast<std::vector<int>>();
+  config.recurrent = settings["recurrent"].cast<std::vector<int>>();
   config.token_types = number("token_types");
   config.classes = number("classes");
   config.prediction_head = flag("prediction_head");

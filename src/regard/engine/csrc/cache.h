@@ -10,6 +10,7 @@
 #include "buffer.h"
 #include "config.h"
 #include "kernels.h"
+#include "states.h"
 
 namespace regard {
 
@@ -24,7 +25,8 @@ class Cache {
   // The pool must outlive it.
   Cache(Pool& pool, const ModelConfig& config, Dtype weights)
       : pool_(&pool), config_(&config), kept_(weights == Dtype::f32 ? Dtype::f32 : Dtype::bf16),
-        key_bytes_(kept_bytes(kept_, config.d_k)), value_bytes_(kept_bytes(kept_, config.d_v)) {}
+        key_bytes_(kept_bytes(kept_, config.d_k)), value_bytes_(kept_bytes(kept_, config.d_v)),
+        states_(pool, config) {}
   ~Cache() { pool_->give(piece_); }
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -50,6 +52,9 @@ class Cache {
   }
 
   Dtype kept() const { return kept_; }
+
+  // Of the same places, for layers that have a state instead of keys and values.
+  States& states() { return states_; }
 
   // The places that `index` names, or all in order.
   RowsAt keys(int layer, int head, const std::int32_t* index) const {
@@ -91,6 +96,7 @@ class Cache {
   std::size_t key_bytes_, value_bytes_;
   int capacity_ = 0;
   Piece piece_;
+  States states_;
 };
 
 }  // namespace regard

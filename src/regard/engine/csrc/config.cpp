@@ -82,12 +82,18 @@ void check(const ModelConfig& config) {
   positive("d_ff", config.d_ff);
   if (config.family != Family::language) positive("encoder_layers", config.encoder_layers);
   if (config.family != Family::encoding) positive("decoder_layers", config.decoder_layers);
-  if (config.window < 0 || config.window_from < 0 || config.token_types < 0 ||
-      config.classes < 0 || config.token_types > kLargest || config.classes > kLargest) {
-    throw std::invalid_argument("window, window_from, token_types and classes must not be below 0");
+  if (config.token_types < 0 || config.classes < 0 || config.token_types > kLargest ||
+      config.classes > kLargest) {
+    throw std::invalid_argument("token_types and classes must not be below 0");
+  }
+  const auto layers = static_cast<std::size_t>(config.decoder_layers);
+  if (config.windows.size() != layers || config.recurrent.size() != layers ||
+      std::any_of(config.windows.begin(), config.windows.end(), [](int each) { return each < 0; })) {
+    throw std::invalid_argument("windows and recurrent need an entry for each decoder layer");
   }
   fits("num_heads * d_k", std::int64_t{config.num_heads} * config.d_k);
   fits("num_heads * d_v", std::int64_t{config.num_heads} * config.d_v);
+  fits("2 * d_model", std::int64_t{2} * config.d_model);
   fits("2 * d_ff", std::int64_t{2} * config.d_ff);
   fits("the width of queries, keys and values",
        std::int64_t{config.num_heads} * config.d_k +

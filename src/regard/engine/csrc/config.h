@@ -54,8 +54,10 @@ struct ModelConfig {
   bool embedding_norm = false;
   bool output_scale = false;
   bool output_bias = false;
-  int window = 0;  // of a language model: how far back layers from `window_from` on look; 0: all
-  int window_from = 0;
+  // Of the decoder's layers, one each: how many tokens they look back, 0 being all; and which have
+  // a recurrence (1) in the place of self-attention (0).
+  std::vector<int> windows;
+  std::vector<int> recurrent;
   // Of an encoder.
   int token_types = 0;
   int classes = 0;

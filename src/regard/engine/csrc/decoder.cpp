@@ -3,6 +3,8 @@
 #include <cmath>
 #include <span>
 
+#include "ssru.h"
+
 namespace regard {
 
 namespace {
@@ -70,7 +72,13 @@ const float* decode(Work& work, const Model& model, const std::vector<LiveRow>& 
   for (int number = 0; number < config.decoder_layers; ++number) {
     const DecoderLayer& layer = model.decoder[static_cast<std::size_t>(number)];
     residual(work, config, layer.self_attention.norm, x, count,
-             [&](const float* in, float* out) { look_back(work, model, number, rows, in, out); });
+             [&](const float* in, float* out) {
+               if (config.recurrent[static_cast<std::size_t>(number)] != 0) {
+                 recur(work, model, number, rows, in, out);
+               } else {
+                 look_back(work, model, number, rows, in, out);
+               }
+             });
     if (config.family == Family::translation) {
       residual(work, config, layer.cross_attention.norm, x, count,
                [&](const float* in, float* out) {

@@ -26,6 +26,20 @@ class Builder {
     return norm;
   }
 
+  // What a decoder's layer looks back with.
+  SelfAttention look_back(const std::string& layer, int number) {
+    const std::string name = layer + ".self_attention";
+    if (config_.recurrent[static_cast<std::size_t>(number)] == 0) return self_attention(name);
+    const int width = config_.d_model;
+    std::vector<float> weight = reader_.copy(name + ".forget.weight", {width, width});
+    const float* values = reader_.read(name + ".value.weight", {width, width});
+    weight.insert(weight.end(), values, values + weight.size());
+    std::vector<float> bias = reader_.copy(name + ".forget.bias", {width});
+    bias.resize(2 * static_cast<std::size_t>(width));
+    return {Linear::pack(weight.data(), bias.data(), 2 * width, width, dtype_), {},
+            norm(name + "_norm")};
+  }
+
   SelfAttention self_attention(const std::string& name) {
     return {linear(name + ".input", config_.input_width(), config_.d_model, config_.attention_bias),
             output(name), norm(name + "_norm")};
@@ -160,7 +174,7 @@ void Model::make_translation(Builder& builder) {
   }
   for (int number = 0; number < config.decoder_layers; ++number) {
     const std::string name = "decoder_layers." + std::to_string(number);
-    decoder.push_back({builder.self_attention(name + ".self_attention"),
+    decoder.push_back({builder.look_back(name, number),
                        builder.cross_attention(name + ".cross_attention"),
                        builder.feed_forward(name + ".feed_forward")});
   }
@@ -180,7 +194,7 @@ void Model::make_language_model(Builder& builder) {
                          config.target_vocabulary, config.output_bias ? "output_bias" : nullptr);
   for (int number = 0; number < config.decoder_layers; ++number) {
     const std::string name = "layers." + std::to_string(number);
-    decoder.push_back({builder.self_attention(name + ".self_attention"),
+    decoder.push_back({builder.look_back(name, number),
                        {},
                        builder.feed_forward(name + ".feed_forward")});
   }

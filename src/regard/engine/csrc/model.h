@@ -20,6 +20,7 @@ struct Norm {
   std::vector<float> bias;  // of layer norms
 };
 
+// Where a layer is recurrent, `input` makes what it forgets and its values, and there is no output.
 // `input` makes queries, keys and values at once where all come of one thing; attention to the
 // encoder's output has `query` and `keys_values` instead.
 struct SelfAttention {
