@@ -15,6 +15,7 @@ from regard.nn.config import LayerNormConfig, RMSNormConfig
 from regard.recipes.load import load_recipe
 from regard.recipes.names import preset_names
 from regard.recipes.recipe import Recipe
+from regard.recipes.refusals import SHARED
 from regard.recipes.write import format_recipe
 from regard.training.config import CosineSchedule, PaperSchedule
 from regard.weights.run_folder import RunFolder
@@ -422,3 +423,14 @@ def test_a_bad_recipe_is_refused_before_torch_is_imported() -> None:
         "sys.exit(3)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_small_presets_of_both_sides_join_as_the_page_of_language_models_says() -> None:
+    changes = ["norm.eps=1e-5", "norm_position=pre", "feed_forward=gelu_tanh",
+               "embedding_norm=false"]  # fmt: skip
+    encoder = load_recipe("bert-mini", [f"model.{change}" for change in changes]).model.resolved()
+    decoder = load_recipe("gpt-mini").model.resolved()
+    for key in SHARED:
+        assert getattr(encoder, key) == getattr(decoder, key), key
+    page = (Path(__file__).parents[2] / "docs/language-models.md").read_text(encoding="utf-8")
+    assert all(f"model.{change}" in page for change in changes)

@@ -253,6 +253,16 @@ def test_an_ensemble_is_named_after_the_run(command: Command, run_path: Path) ->
             "error: --n-best: n_best = 9 is more than beam = 4\n",
         ),
         (
+            ["RUN", "--sample", "--n-best", "100000000000"],
+            "error: --n-best: expected a whole number that is at least 1 and at most 10000, "
+            "got 100000000000\n",
+        ),
+        (
+            ["RUN", "--beam", "10001"],
+            "error: --beam: expected a whole number that is at least 1 and at most 10000, "
+            "got 10001\n",
+        ),
+        (
             ["RUN", "--alpha", "nan"],
             "error: --alpha: expected a number, got nan\n",
         ),

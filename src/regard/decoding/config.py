@@ -30,10 +30,10 @@ class DecodingConfig(Settings):
     """
 
     method: Literal["beam", "sample"] = "beam"
-    beam: int = Field(default=4, ge=1)
+    beam: int = Field(default=4, ge=1, le=10_000)
     alpha: float = Field(default=0.6, allow_inf_nan=False)
     coverage: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    n_best: int = Field(default=1, ge=1)
+    n_best: int = Field(default=1, ge=1, le=10_000)
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     top_k: int = Field(default=0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)

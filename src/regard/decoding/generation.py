@@ -21,7 +21,7 @@ class GenerationConfig(Settings):
     """
 
     max_tokens: int = Field(default=256, ge=1)
-    samples: int = Field(default=1, ge=1)
+    samples: int = Field(default=1, ge=1, le=10_000)
     temperature: float = Field(default=1.0, ge=0)
     top_k: int = Field(default=0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)

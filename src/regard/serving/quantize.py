@@ -53,7 +53,7 @@ def quantize(path: Path, out: Path, dtype: str) -> int:
     notes = {name: note for name, note in source.model_notes().items() if "lora" not in name}
     notes |= {"packed": dtype, "packed_sha256": source.sha256(MODEL)}
     files = source.tokenizer_files()
-    with RunFolder.create(out) as made:
+    with RunFolder.create(out, whole=True) as made:
         made.write_recipe(format_recipe(run.recipe))
         made.write_tokenizers(files.source, None if files.joint else files.target)
         made.replace({PACKED: packed_chunks(sections, dtype, notes)})

@@ -215,3 +215,14 @@ def test_numbers_of_labels_that_agree_are_let_be(told: dict[str, int], tmp_path:
     values |= {"id2label": {"0": "ham", "1": "spam"}, "label2id": told}
     (path / "config.json").write_text(json.dumps(values))
     assert read(path).labels == ("ham", "spam")
+
+
+def test_a_bad_setting_is_named_as_the_file_names_it(tmp_path: Path) -> None:
+    bert().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_attention_heads": 0}))
+    with pytest.raises(CheckpointError) as refused:
+        read(tmp_path)
+    assert str(refused.value) == (
+        f"{path}: num_attention_heads = 0 can't be honoured, wanted a number that is at least 1"
+    )

@@ -1,5 +1,6 @@
 """GPT-2 of transformers and ours: the same logits, the same greedy ids."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 import transformers
 from weights.foreign.elsewhere import carried, close, greedy_matches, shuffled
 
+from regard.errors import CheckpointError
 from regard.weights.foreign.families import read
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10], [11, 12, 13, 4, 2, 2]])
@@ -58,3 +60,37 @@ def test_a_bare_gpt2_and_its_masks_are_read(tmp_path: Path) -> None:
     _, model = carried(theirs, tmp_path / "whole")
     bare = read(tmp_path)
     assert all(torch.equal(bare.weights[n], w) for n, w in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("n_head", 0, "n_head = 0 can't be honoured, wanted a number that is at least 1"),
+        ("n_positions", 0, "n_positions = 0 can't be honoured, wanted a number that is at least 1"),
+        (
+            "resid_pdrop",
+            2,
+            "resid_pdrop = 2.0 can't be honoured, wanted a number that is less than 1",
+        ),
+        (
+            "layer_norm_epsilon",
+            -1,
+            "layer_norm_epsilon = -1.0 can't be honoured, wanted a number that is more than 0",
+        ),
+        (
+            "n_head",
+            5,
+            "n_embd = 8 and n_head = 5 can't go together: d_model = 8 is not divisible by "
+            "num_heads = 5; set d_k and d_v, or choose a num_heads that divides d_model",
+        ),
+    ],
+)
+def test_a_bad_setting_is_named_as_the_file_names_it(
+    key: str, value: float, problem: str, tmp_path: Path
+) -> None:
+    gpt2().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(CheckpointError) as refused:
+        read(tmp_path)
+    assert str(refused.value) == f"{path}: {problem}"

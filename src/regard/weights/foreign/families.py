@@ -1,9 +1,11 @@
 """Which family a checkpoint is of, and the file that reads it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -44,6 +46,8 @@ _BY_TYPE: Final[Mapping[str, Family]] = {
 _BINARY: Final = "marian-binary"
 FORMATS: Final = (*sorted(_BY_TYPE), _BINARY)
 
+_BOUNDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
 
 def read(
     path: str | Path, *, source_format: str | None = None, allow_pickle: bool = False
@@ -82,17 +86,40 @@ def read(
     try:
         model = family.read(folder)
     except ValidationError as error:
-        raise CheckpointError(_mistakes(error), where=folder.where) from None
+        problem = _mistakes(error, folder.values)
+        raise CheckpointError(problem, where=folder.keys().where) from None
     if model.family == "encoder":
         return model
     return replace(model, notes=(*model.notes, *notes_of_generation(folder, model)))
 
 
-def _mistakes(error: ValidationError) -> str:
-    """What is wrong with our config, and so with the settings that it was made of."""
+def _mistakes(error: ValidationError, values: Mapping[str, Any]) -> str:
+    """What is wrong with our config, in the keys and values that it was made of."""
     said = []
     for mistake in error.errors():
-        key = ".".join(str(part) for part in mistake["loc"])
         message = mistake["msg"].removeprefix("Value error, ")
-        said.append(f"{key}: {message}, got {mistake['input']}" if key else message)
-    return f"its settings make no model: {'; '.join(said)}"
+        if mistake["type"] == "value_error":
+            parts = re.findall(r"(\w+(?:\.\w+)*) = (-?[\d.]+)", message)
+            found = {_theirs(name, float(value), values): value for name, value in parts}
+            told = " and ".join(f"{name} = {value}" for name, value in found.items() if name)
+            said.append(f"{told} can't go together: {message}" if told else message)
+            continue
+        given = mistake["input"]
+        ours = ".".join(str(part) for part in mistake["loc"])
+        name = _theirs(ours, given, values) or ours
+        bounds = mistake.get("ctx", {})
+        wanted = " and ".join(f"{_BOUNDS[key]} {bounds[key]:g}" for key in _BOUNDS if key in bounds)
+        wanted = f"a number that is {wanted}" if wanted else f"another value ({message})"
+        said.append(f"{name} = {given} can't be honoured, wanted {wanted}")
+    return "; ".join(dict.fromkeys(said))
+
+
+def _theirs(ours: str, given: object, values: Mapping[str, Any]) -> str:
+    """The key of config.json that gave one of our keys its value: the nearest with that value."""
+    same = [
+        name
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and value == given
+    ]
+    own = ours.rpartition(".")[2]
+    return max(same, key=lambda name: SequenceMatcher(None, own, name).ratio(), default="")
