@@ -134,7 +134,8 @@ def test_refuses_a_vocabulary_that_does_not_fit_the_weights(tmp_path: Path) -> N
         ({"tempperature": 1.0}, "generate: unknown option tempperature; did you mean temperature?"),
         (
             {"samples": 0},
-            "generate: generation.samples: expected a whole number that is at least 1, got 0",
+            "generate: generation.samples: expected a whole number that is at least 1 and at most "
+            "10000, got 0",
         ),
         (
             {"stop": "end"},

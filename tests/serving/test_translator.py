@@ -246,7 +246,8 @@ def test_refuses_what_is_no_run_or_no_device(run_path: Path, tmp_path: Path) -> 
         ({"beem": 3}, "translate: unknown option beem; did you mean beam?"),
         (
             {"beam": 0},
-            "translate: decoding.beam: expected a whole number that is at least 1, got 0",
+            "translate: decoding.beam: expected a whole number that is at least 1 and at most "
+            "10000, got 0",
         ),
         ({"n_best": 5}, "translate: decoding: n_best = 5 is more than beam = 4"),
         ({"temperature": 9.0}, 'translate: temperature = 9.0 needs method = "sample"'),
