@@ -2,13 +2,15 @@
 
     apt-cache dumpavail > packages.txt
     python benchmarks/classification.py packages.txt [--minutes 20]
-    python benchmarks/classification.py packages.txt --encoder runs/minilm
+    python benchmarks/classification.py packages.txt --encoder runs/minilm --labelled 1000,8000,all
     python benchmarks/classification.py packages.txt --quick --json quick.json
 
 The task is to tell the section of a Debian package (python, libdevel, games, ...) from the one
 line that describes it. Sections of fewer than 300 different descriptions are left out; a hash of
-the description decides whether it is for training (8 of 10), validation or the test. Both
-contestants are trained on the training part and chosen on the validation part alone:
+the description decides whether it is for training (8 of 10), validation or the test. With
+`--labelled N` only N lines of the training part have their label, and N / 8 of the validation
+part; the test is the same. Both contestants are trained on the training part and chosen on the
+validation part alone:
 
 - regard: `regard train bert` on the descriptions without their sections, then
   `regard finetune`, as a person would type it; with `--encoder RUN` that encoder, for example one
@@ -50,6 +52,7 @@ QUICK_MINUTES, QUICK_EXAMPLES = 1.0, 6000
 PRETRAINING = 0.6
 
 Examples = list[tuple[str, str]]
+Row = dict[str, object]
 
 
 def main() -> None:
@@ -58,11 +61,19 @@ def main() -> None:
     names = sorted({section for section, _ in parts["train"]})
     sizes = ", ".join(f"{len(parts[part]):,} {part}" for part in PARTS)
     print(f"{len(names)} sections; descriptions: {sizes}")
-    baseline_name, baseline = best_baseline(parts)
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as aside:
-        ours = train_ours(parts, options, options.out or Path(aside))
-    rows = compare(parts["test"], ours, baseline)
-    report(rows, baseline_name)
+        folder = options.out or Path(aside)
+        write_parts(parts, folder)
+        encoder = options.encoder or pretrain(folder, options.minutes)
+        for count in options.labelled.split(","):
+            labelled = parts if count == "all" else first_labels(parts, int(count))
+            print(f"{len(labelled['train']):,} labels", flush=True)
+            baseline_name, baseline = best_baseline(labelled)
+            ours = finetuned(labelled, encoder, options.set, folder / count)
+            found = compare(parts["test"], ours, baseline, len(labelled["train"]))
+            report(found, baseline_name)
+            rows += found
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
@@ -73,6 +84,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=20.0, help="for all of our training")
     parser.add_argument("--encoder", type=Path, help="fine-tune this run, don't pretrain one")
     parser.add_argument("--set", action="append", default=[], help="for regard finetune")
+    parser.add_argument("--labelled", default="all", help="how many labels, such as 1000,8000,all")
     parser.add_argument("--out", type=Path, help="where to keep the text and the runs")
     parser.add_argument("--quick", action="store_true", help="a minute, on a part of the text")
     parser.add_argument("--json", type=Path)
@@ -111,6 +123,14 @@ def split(examples: Examples, quick: bool) -> dict[str, Examples]:
     return parts
 
 
+def first_labels(parts: dict[str, Examples], count: int) -> dict[str, Examples]:
+    """The same parts with so many labels to train on, and an eighth of it to validate."""
+    train = parts["train"][:count]
+    known = {section for section, _ in train}
+    valid = [(section, text) for section, text in parts["valid"][: count // 8] if section in known]
+    return {"train": train, "valid": valid, "test": parts["test"]}
+
+
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -145,24 +165,30 @@ def best_baseline(parts: dict[str, Examples]) -> tuple[str, list[str]]:
     return best[1:]
 
 
-def train_ours(parts: dict[str, Examples], options: argparse.Namespace, folder: Path) -> list[str]:
-    """Pretrain, fine-tune and classify by the command line; the answers on the test."""
+def write_parts(parts: dict[str, Examples], folder: Path) -> None:
+    """Each part as labelled lines (.tsv) and as text alone (.txt)."""
     folder.mkdir(parents=True, exist_ok=True)
     for part, examples in parts.items():
         text = "".join(f"{section}\t{line}\n" for section, line in examples)
         (folder / f"{part}.tsv").write_text(text, encoding="utf-8")
         lines = "".join(f"{line}\n" for _, line in examples)
         (folder / f"{part}.txt").write_text(lines, encoding="utf-8")
+
+
+def finetuned(
+    parts: dict[str, Examples], encoder: Path, settings: Sequence[str], folder: Path
+) -> list[str]:
+    """Fine-tune and classify by the command line; the answers on the test."""
+    write_parts(parts, folder)
     started = time.perf_counter()
-    encoder, sections = options.encoder or pretrain(folder, options.minutes), folder / "sections"
-    changes = [word for change in options.set for word in ("--set", change)]
+    changes = [word for change in settings for word in ("--set", change)]
     command(
         "finetune", encoder, "--labels", folder / "train.tsv", "--valid-labels",
-        folder / "valid.tsv", "--out", sections, *changes,
+        folder / "valid.tsv", "--out", folder / "sections", *changes,
     )  # fmt: skip
-    print(f"our training took {(time.perf_counter() - started) / 60:.1f} min in all")
+    print(f"our fine-tuning took {(time.perf_counter() - started) / 60:.1f} min")
     with (folder / "test.txt").open("rb") as stream:
-        answers = command("classify", sections, stdin=stream)
+        answers = command("classify", folder / "sections", stdin=stream)
     return [line.split("\t")[0] for line in answers.splitlines()]
 
 
@@ -202,17 +228,23 @@ def command(*words: object, stdin: object = None) -> str:
     return done.stdout.decode()
 
 
-def compare(test: Examples, ours: Sequence[str], peer: Sequence[str]) -> list[dict[str, object]]:
+def compare(test: Examples, ours: Sequence[str], peer: Sequence[str], labels: int) -> list[Row]:
     truth = [section for section, _ in test]
     measures = {
-        "accuracy on the test": accuracy_score,
-        "macro F1 on the test": lambda right, found: f1_score(right, found, average="macro"),
+        "accuracy": accuracy_score,
+        "macro F1": lambda right, found: f1_score(right, found, average="macro"),
     }
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for name, measure in measures.items():
         mine, theirs = (100 * float(measure(truth, found)) for found in (ours, peer))
         rows.append(
-            {"name": name, "ours": mine, "peer": theirs, "ratio": mine / theirs, "unit": "%"}
+            {
+                "name": f"{labels} labels: {name}",
+                "ours": mine,
+                "peer": theirs,
+                "ratio": mine / theirs,
+                "unit": "%",
+            }
         )
     right = np.array([one == two for one, two in zip(truth, ours, strict=True)])
     baseline = np.array([one == two for one, two in zip(truth, peer, strict=True)])
@@ -222,14 +254,14 @@ def compare(test: Examples, ours: Sequence[str], peer: Sequence[str]) -> list[di
     return rows
 
 
-def report(rows: list[dict[str, object]], baseline: str) -> None:
+def report(rows: list[Row], baseline: str) -> None:
     print(f"regard {regard.__version__}, torch {version('torch')}, scikit-learn "
           f"{version('scikit-learn')}, Python {platform.python_version()}, {cpu_model()}, "
           f"{usable_cores()} cores")  # fmt: skip
     print(f"baseline: {baseline}")
-    print(f"{'':24}{'regard':>10}{'baseline':>10}{'ratio':>8}")
+    print(f"{'':28}{'regard':>10}{'baseline':>10}{'ratio':>8}")
     for row in rows:
-        print(f"{row['name']!s:24}{row['ours']:10.2f}{row['peer']:10.2f}{row['ratio']:8.3f}")
+        print(f"{row['name']!s:28}{row['ours']:10.2f}{row['peer']:10.2f}{row['ratio']:8.3f}")
 
 
 if __name__ == "__main__":
