@@ -70,7 +70,7 @@ def main() -> None:
             labelled = parts if count == "all" else first_labels(parts, int(count))
             print(f"{len(labelled['train']):,} labels", flush=True)
             baseline_name, baseline = best_baseline(labelled)
-            ours = finetuned(labelled, encoder, options.set, folder / count)
+            ours = finetuned(labelled, encoder, options, folder / count)
             found = compare(parts["test"], ours, baseline, len(labelled["train"]))
             report(found, baseline_name)
             rows += found
@@ -83,6 +83,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("packages", type=Path, help="what apt-cache dumpavail printed")
     parser.add_argument("--minutes", type=float, default=20.0, help="for all of our training")
     parser.add_argument("--encoder", type=Path, help="fine-tune this run, don't pretrain one")
+    parser.add_argument("--epochs", type=float, default=4.0, help="of fine-tuning")
     parser.add_argument("--set", action="append", default=[], help="for regard finetune")
     parser.add_argument("--labelled", default="all", help="how many labels, such as 1000,8000,all")
     parser.add_argument("--out", type=Path, help="where to keep the text and the runs")
@@ -176,15 +177,15 @@ def write_parts(parts: dict[str, Examples], folder: Path) -> None:
 
 
 def finetuned(
-    parts: dict[str, Examples], encoder: Path, settings: Sequence[str], folder: Path
+    parts: dict[str, Examples], encoder: Path, options: argparse.Namespace, folder: Path
 ) -> list[str]:
     """Fine-tune and classify by the command line; the answers on the test."""
     write_parts(parts, folder)
     started = time.perf_counter()
-    changes = [word for change in settings for word in ("--set", change)]
+    changes = [word for change in options.set for word in ("--set", change)]
     command(
         "finetune", encoder, "--labels", folder / "train.tsv", "--valid-labels",
-        folder / "valid.tsv", "--out", folder / "sections", *changes,
+        folder / "valid.tsv", "--out", folder / "sections", "--epochs", options.epochs, *changes,
     )  # fmt: skip
     print(f"our fine-tuning took {(time.perf_counter() - started) / 60:.1f} min")
     with (folder / "test.txt").open("rb") as stream:
