@@ -36,18 +36,17 @@ from regard.engine import native
 from regard.engine.engine import Dtype, default_threads
 from regard.evaluation.metrics import bleu
 from regard.machine import cpu_model
-from regard.serving.engines import EngineSearch, choose_engine
+from regard.serving.engines import choose_engine
 from regard.serving.opening import open_run
 from regard.serving.place import Place
 from regard.serving.translator import Translator
 from regard.text.lines import read_lines
-from regard.text.vocabulary import framed
+from regard.text.vocabulary import framed, never_generated
 
 BEAMS = {1: "greedy", 4: "beam 4"}
 TOGETHER = 64
 ALONE = 640  # lines that are translated one by one, for every dtype and beam
 CONTROL = 8  # short lines: the control is slow
-FORCED = 500  # lines whose tokens are forced, prefix by prefix
 
 Row = dict[str, object]
 
@@ -136,7 +135,7 @@ def measure(
                 tokens = [each.tokens for each in found]
         if dtype != "float32" and tokens:
             with clock(f"{dtype}, forced"):
-                yield forced(options, dtype, lines[:FORCED], tokens[:FORCED])
+                yield forced(options, dtype, lines, tokens)
 
 
 def against_torch(
@@ -225,25 +224,28 @@ def forced(
     run = open_run(options.run, Place())
     engine = choose_engine([run], engine="native", dtype=dtype, threads=options.threads).engine
     assert engine is not None
-    source = run.tokenizers.source
-    cases = [
-        (framed(source, ids), its, place)
+    source, target = run.tokenizers.source, run.tokenizers.target
+    chosen = [
+        (framed(source, ids), [*its, target.eos_id])
         for ids, its in zip(source.encode_batch(lines), tokens, strict=True)
         if len(ids) <= run.recipe.data.max_tokens
-        for place in range(len(its) + 1)
     ]
-    found = EngineSearch(engine, run)(
-        [ids for ids, _, _ in cases],
-        max_tokens=[place + 1 for _, _, place in cases],
-        prefixes=[list(its[:place]) for _, its, place in cases],
-        config=run.recipe.decoding.model_copy(update={"beam": 1, "n_best": 1}),
+    scored = engine.score(
+        [ids for ids, _ in chosen],
+        [its for _, its in chosen],
+        bos=target.start_id,
+        best=True,
+        never=sorted({target.start_id, *never_generated(target)} - {target.eos_id}),
     )
     same = sum(
-        its[: place + 1] == best.tokens
-        for (_, its, place), (best, *_) in zip(cases, found, strict=True)
+        one == other
+        for (_, its), found in zip(chosen, scored, strict=True)
+        for one, other in zip(its, found.best, strict=True)
     )
-    share = 100 * same / len(cases)
-    return row(f"{dtype} greedy tokens, forced", share, 100.0, f"% of {len(cases):,} tokens")
+    count = sum(len(its) for _, its in chosen)
+    return row(
+        f"{dtype} greedy tokens, forced", 100 * same / count, 100.0, f"% of {count:,} tokens"
+    )
 
 
 @contextmanager

@@ -79,8 +79,9 @@ class Engine:
         target_vocabulary: number of target ids.
         dtype: what matrices are stored in. `int8` has a scale for each row of a matrix, and
             one for each token that it is applied to; `int4` has one for each 32 inputs of a
-            row, and tokens as `int8`; `bfloat16` rounds both, too. Beside all of these,
-            embeddings are bfloat16. Sums and all that is no matrix stay float32.
+            row, and tokens as `int8`; `bfloat16` rounds both, too. Embeddings are rounded as
+            the output projection where they are one matrix with it (but in `int4`), else
+            bfloat16 beside all of these. Sums and all that is no matrix stay float32.
         threads: CPU threads to use; None takes what `default_threads` says.
 
     Raises:

@@ -139,7 +139,11 @@ void feed_forward(Work& work, const ModelConfig& config, const FeedForward& laye
 
 void embed(const Model& model, const Embedding& embedding, int id, int position, float* row) {
   const int width = model.config.d_model;
-  embedding.table->copy_row(id, row);
+  if (embedding.rows != nullptr) {
+    embedding.rows->unpack(id, row);
+  } else {
+    embedding.table->copy_row(id, row);
+  }
   if (model.config.embedding_scale) scale(model.embedding_scale, row, width);
   if (!embedding.type.empty()) add(embedding.type.data(), row, width);
   if (const float* here = model.position(embedding, position)) add(here, row, width);

@@ -82,6 +82,8 @@ class Builder {
                           dtype_);
   }
 
+  Dtype dtype() const { return dtype_; }
+
   Table table(const std::string& name, int vocabulary) {
     return reader_.table(name, vocabulary, config_.d_model, dtype_);
   }
@@ -151,15 +153,25 @@ Model::Model(const ModelConfig& given, const Weights& weights, Dtype dtype) : co
   builder.reader().finish();
 }
 
-void Model::make_translation(Builder& builder) {
-  const bool one_table = config.tying == Tying::three_way;
-  const std::string target_name = one_table ? "source_embedding.weight" : "target_embedding.weight";
-  source_table_ = builder.table("source_embedding.weight", config.source_vocabulary);
-  source.table = target.table = &source_table_;
-  if (!one_table) {
-    target_table_ = builder.table(target_name, config.target_vocabulary);
-    target.table = &target_table_;
+void Model::embed_with(Builder& builder, Embedding& embedding, Table& table,
+                       const std::string& name, int vocabulary, bool tied) {
+  // Four bits are too few for what all layers start from, so there a tied matrix is held twice.
+  if (tied && builder.dtype() != Dtype::i4) {
+    embedding.rows = &projection;
+  } else {
+    table = builder.table(name, vocabulary);
+    embedding.table = &table;
   }
+}
+
+void Model::make_translation(Builder& builder) {
+  const bool one_matrix = config.tying == Tying::three_way;
+  const std::string target_name =
+      one_matrix ? "source_embedding.weight" : "target_embedding.weight";
+  embed_with(builder, source, source_table_, "source_embedding.weight", config.source_vocabulary,
+             one_matrix);
+  embed_with(builder, target, target_table_, target_name, config.target_vocabulary,
+             config.tying != Tying::none);
   source_places = builder.positions("source_positions.weight", true, source);
   target_places = builder.positions("target_positions.weight", false, target);
   if (config.embedding_norm) {
@@ -185,8 +197,8 @@ void Model::make_translation(Builder& builder) {
 }
 
 void Model::make_language_model(Builder& builder) {
-  target_table_ = builder.table("embedding.weight", config.target_vocabulary);
-  target.table = &target_table_;
+  embed_with(builder, target, target_table_, "embedding.weight", config.target_vocabulary,
+             config.tying != Tying::none);
   target_places = builder.positions("positions.weight", false, target);
   if (config.embedding_norm) target.norm = builder.norm("embedding_norm");
   projection =

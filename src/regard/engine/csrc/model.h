@@ -53,9 +53,11 @@ struct DecoderLayer {
   FeedForward feed_forward;
 };
 
-// What turns ids into vectors. `norm` is empty where there is none.
+// What turns ids into vectors: a table, or the rows of the output projection where the two are one
+// matrix. `norm` is empty where there is none.
 struct Embedding {
   const Table* table = nullptr;
+  const Linear* rows = nullptr;
   std::vector<float> type;       // of an encoder's first kind of segment, if it has kinds
   std::vector<float> positions;  // learned ones; sinusoids are in Model::sinusoids
   Norm norm;
@@ -98,6 +100,8 @@ struct Model {
   void make_translation(Builder& builder);
   void make_language_model(Builder& builder);
   void make_encoder(Builder& builder);
+  void embed_with(Builder& builder, Embedding& embedding, Table& table, const std::string& name,
+                  int vocabulary, bool tied);
 
   Table source_table_;
   Table target_table_;

@@ -73,7 +73,8 @@ Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
       past(pool, job.model.config, job.model.projection.dtype()),
       search(job.options, which, static_cast<int>(job.sources[which].size()), job.max_tokens[which],
              job.prefixes.empty() ? nullptr : &job.prefixes[which]) {
-  const int likely = std::max(kFirstPositions, static_cast<int>(job.sources[which].size()) + 8);
+  const int likely = std::max({kFirstPositions, static_cast<int>(job.sources[which].size()) + 8,
+                               job.options.min_tokens + 1});
   past.reach(std::min(likely, job.max_tokens[which] + 1) * job.options.beam);
 }
 
