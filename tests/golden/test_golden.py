@@ -9,6 +9,7 @@ import pytest
 
 import regard
 from regard.cli import main
+from regard.engine import native
 from regard.serving.translator import Translator
 from regard.weights.run_folder import RunFolder
 
@@ -43,9 +44,11 @@ BEAM = [
 ]
 
 
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    return regard.load(RUN, device="cpu")
+@pytest.fixture(scope="module", params=["torch", "native"])
+def translator(request: pytest.FixtureRequest) -> Translator:
+    if request.param == "native" and (reason := native.absence()):
+        pytest.skip(f"there is no engine: {reason}")
+    return regard.load(RUN, device="cpu", engine=request.param)
 
 
 def test_the_folder_is_as_it_was_written() -> None:
@@ -88,8 +91,8 @@ def test_samples_of_a_seed(translator: Translator) -> None:
     assert found == [
         "das Fenster ist offen jetzt.",
         "das Schloss ist aus wieder.",
-        "das Licht ist ant die imer.",
-        "der Lüfter ist offen jetzt.",
+        "das Licht ist an immer.",
+        "der Lüfter ist offen nicht.",
         "",
         "die Lampe ist zu wieder.",
     ]
