@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from regard import machine
 from regard.engine import native
-from regard.engine.native import EngineError
-from regard.engine.support import native_config, refusal
+from regard.engine.support import as_float32, native_config, require
 from regard.errors import ModelError
 from regard.models.config import TransformerConfig
 
@@ -99,10 +98,7 @@ class Engine:
         dtype: Dtype = "float32",
         threads: int | None = None,
     ) -> None:
-        if problem := native.absence():
-            raise EngineError(f"there is no engine: {problem}")
-        if problem := refusal(config):
-            raise EngineError(f"the engine does not support {problem}")
+        require(config)
         self.config = config
         self.dtype: Dtype = dtype
         self.isa = native.isa()
@@ -115,10 +111,7 @@ class Engine:
                     source_vocabulary=source_vocabulary,
                     target_vocabulary=target_vocabulary,
                 ),
-                weights=self._kept
-                or {
-                    name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()
-                },
+                weights=self._kept or as_float32(weights),
                 dtype=dtype,
                 threads=default_threads() if threads is None else threads,
             )

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from regard.engine import native
 from regard.engine.engine import Dtype, default_threads
-from regard.engine.native import EngineError
-from regard.engine.support import language_config, refusal
+from regard.engine.support import as_float32, language_config, require
 from regard.errors import ModelError
 from regard.models.config import DecoderConfig
 
@@ -48,10 +47,7 @@ class LanguageModelEngine:
         dtype: Dtype = "float32",
         threads: int | None = None,
     ) -> None:
-        if problem := native.absence():
-            raise EngineError(f"there is no engine: {problem}")
-        if problem := refusal(config):
-            raise EngineError(f"the engine does not support {problem}")
+        require(config)
         self.config = config
         self.vocabulary = vocabulary
         self.dtype: Dtype = dtype
@@ -59,9 +55,7 @@ class LanguageModelEngine:
         try:
             self._native: _native.LanguageModel = native.module().LanguageModel(
                 config=language_config(config, vocabulary=vocabulary),
-                weights={
-                    name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()
-                },
+                weights=as_float32(weights),
                 dtype=dtype,
                 threads=default_threads() if threads is None else threads,
             )

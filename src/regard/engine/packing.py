@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from regard.engine import native
 from regard.engine.engine import Dtype
-from regard.engine.native import EngineError
-from regard.engine.support import native_config, refusal
+from regard.engine.support import as_float32, native_config, require
 from regard.errors import ModelError
 from regard.models.config import TransformerConfig
 
@@ -30,10 +29,7 @@ def pack(
         EngineError: there is no engine here, or it does not support the model; says which part.
         ModelError: the weights are not those of the config.
     """
-    if problem := native.absence():
-        raise EngineError(f"there is no engine: {problem}")
-    if problem := refusal(config):
-        raise EngineError(f"the engine does not support {problem}")
+    require(config)
     try:
         sections: dict[str, NDArray[np.uint8]] = (
             native.module()
@@ -43,9 +39,7 @@ def pack(
                     source_vocabulary=source_vocabulary,
                     target_vocabulary=target_vocabulary,
                 ),
-                weights={
-                    name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()
-                },
+                weights=as_float32(weights),
                 dtype=dtype,
             )
             .sections()

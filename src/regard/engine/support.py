@@ -1,7 +1,13 @@
 """What the engine can compute, and the names by which it refuses what it can't."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.engine import native
+from regard.engine.native import EngineError
 from regard.engine.positions import (
     alibi_slopes,
     relative_limits,
@@ -44,6 +50,23 @@ _NONE: NativeConfig = {
     "prediction_head": False,
     "pooler": False,
 }
+
+
+def require(config: ModelConfig) -> None:
+    """Refuse where there is no engine, or it does not support the model.
+
+    Raises:
+        EngineError: says why.
+    """
+    if problem := native.absence():
+        raise EngineError(f"there is no engine: {problem}")
+    if problem := refusal(config):
+        raise EngineError(f"the engine does not support {problem}")
+
+
+def as_float32(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
+    """Weights as the C++ side reads them, in float32 and row after row; copied if they are not."""
+    return {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
 
 
 def refusal(config: ModelConfig) -> str:

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from regard.engine import native
 from regard.engine.engine import Dtype, default_threads
-from regard.engine.native import EngineError
-from regard.engine.support import encoder_config, refusal
+from regard.engine.support import as_float32, encoder_config, require
 from regard.errors import ModelError
 from regard.models.config import EncoderConfig
 
@@ -48,19 +47,14 @@ class TextEncoderEngine:
         dtype: Dtype = "float32",
         threads: int | None = None,
     ) -> None:
-        if problem := native.absence():
-            raise EngineError(f"there is no engine: {problem}")
-        if problem := refusal(config):
-            raise EngineError(f"the engine does not support {problem}")
+        require(config)
         self.config = config
         self.dtype: Dtype = dtype
         self.isa = native.isa()
         try:
             self._native: _native.TextEncoder = native.module().TextEncoder(
                 config=encoder_config(config, vocabulary=vocabulary, classes=classes),
-                weights={
-                    name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()
-                },
+                weights=as_float32(weights),
                 dtype=dtype,
                 threads=default_threads() if threads is None else threads,
             )

@@ -24,28 +24,9 @@ namespace {
 #include "neon.h"
 #include "vector_linear.h"
 
-struct DotKernel {
-  struct Sum { int32x4_t low, high; };
-  static constexpr int width = 8;
-
-  struct Weight { int8x16_t low, high; };
-  struct Value { int8x16_t x; };
-
-  static const std::byte* row(const Input& input, std::size_t r) {
-    return input.packed() + r * input.packed_stride();
-  }
-  static Sum begin(const Linear&, int) { return {vdupq_n_s32(0), vdupq_n_s32(0)}; }
-  static Weight weight(const std::byte* at) {
-    return {Neon::load_bytes(at), Neon::load_bytes(at + 16)};
-  }
-  static Value value(const std::byte* row, int step) { return {Neon::four_inputs(row, step)}; }
+struct DotKernel : NeonBytes {
   static Sum more(Value x, Weight w, Sum sum) {
     return {vdotq_s32(sum.low, w.low, x.x), vdotq_s32(sum.high, w.high, x.x)};
-  }
-  static Neon::F end(Sum sum, const Linear& linear, const Input& input, std::size_t r,
-                     int column) {
-    return Neon::scaled(sum.low, sum.high, input.scale()[r], linear.scale() + column,
-                        linear.bias() + column);
   }
 };
 

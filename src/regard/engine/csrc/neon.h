@@ -168,3 +168,27 @@ struct Neon {
     return vbslq_u32(vceqq_f32(a, a), up, quiet);
   }
 };
+
+// What the kernels of 8-bit layers share: eight columns and four inputs at a time. Each has a `more`
+// of its own, which adds their products.
+struct NeonBytes {
+  struct Sum { int32x4_t low, high; };
+  static constexpr int width = 8;
+
+  struct Weight { int8x16_t low, high; };
+  struct Value { int8x16_t x; };
+
+  static const std::byte* row(const Input& input, std::size_t r) {
+    return input.packed() + r * input.packed_stride();
+  }
+  static Sum begin(const Linear&, int) { return {vdupq_n_s32(0), vdupq_n_s32(0)}; }
+  static Weight weight(const std::byte* at) {
+    return {Neon::load_bytes(at), Neon::load_bytes(at + 16)};
+  }
+  static Value value(const std::byte* row, int step) { return {Neon::four_inputs(row, step)}; }
+  static Neon::F end(Sum sum, const Linear& linear, const Input& input, std::size_t r,
+                     int column) {
+    return Neon::scaled(sum.low, sum.high, input.scale()[r], linear.scale() + column,
+                        linear.bias() + column);
+  }
+};

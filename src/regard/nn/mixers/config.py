@@ -18,8 +18,8 @@ class WindowConfig(Settings):
     """Attention to `window` tokens around the query, its own included; a causal one looks back.
 
     With an even `window` one more of them is before the query than after it. `dilation` leaves
-    gaps: every so-manieth token counts. The first `global_tokens` tokens of a sequence see all,
-    and all see them.
+    gaps: with 2 every second token counts, and so on. The first `global_tokens` tokens of a
+    sequence see all, and all see them.
 
     Source: Beltagy et al. 2020 (Longformer), arXiv:2004.05150, section 3.1.
     """

@@ -35,8 +35,8 @@ class _Globals(NamedTuple):
 class WindowAttention(Heads, RowMixer):
     """Attention to `window` keys around a query, its own included, and to some global tokens.
 
-    A causal query sees the `window` last tokens up to itself. With `dilation` those are every
-    so-manieth token. The first `global_tokens` tokens are seen by all (by causal queries once
+    A causal query sees the `window` last tokens up to itself. With `dilation` n those are every
+    n-th token. The first `global_tokens` tokens are seen by all (by causal queries once
     they are past), and see all that they may.
 
     Long sequences are cut into blocks of queries, each with the keys that its window can reach:
@@ -153,8 +153,8 @@ class WindowAttention(Heads, RowMixer):
     def _blocked(self, query: Tensor, keys: _Keys, pinned: _Globals | None, rows: Rows) -> Tensor:
         """Blocks of queries, each against the keys in its reach.
 
-        With a dilation, the sequence is first dealt out into so many, of every so-manieth place;
-        in each of them the window has no gaps.
+        With a dilation of n, the sequence is first dealt out into n, each of every n-th place; in
+        each of them the window has no gaps.
         """
         n, heads, length, _ = query.shape
         size = min(self.block, -(-length // self.dilation))
