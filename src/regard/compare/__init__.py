@@ -1,0 +1,1 @@
+"""Every sequence layer measured on this machine, beside what theory says of it."""
