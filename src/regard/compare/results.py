@@ -132,10 +132,13 @@ class Count(Settings):
 class Counted(Settings):
     """A count by length, which of "1", "log n" and "n" it follows, and its power of n.
 
-    `unreached` says where a path never reached all positions: then `counts` lacks that length.
+    `settings` are those of the layer that it was counted in: small ones, which show at short
+    lengths what the layer's own show at long ones. `unreached` says where a path never reached
+    all positions: then `counts` lacks that length.
     """
 
     counts: Many[Count]
+    settings: dict[str, int] = Field(default_factory=dict)
     growth: Growth | None = None
     exponent: float | None = None
     unreached: str = ""
