@@ -51,11 +51,15 @@ def theory_of(  # noqa: PLR0911 - one for each kind
         case LinformerConfig():
             return _theory("n r d + n d^2", "n (r + d)", path="1", causal=causal)
         case LinearConfig():
-            return _theory("n d^2", "n d", path="1", decode=("d^2", "d^2"), causal=causal)
+            return _theory(
+                "n d^2", "n d", sequential=_sums(causal), path="1", decode=("d^2", "d^2"),
+                causal=causal,
+            )  # fmt: skip
         case PerformerConfig():
             return _theory(
-                "n f d + n d^2", "n (f + d)", path="1", decode=("f d + d^2", "f d"), causal=causal
-            )
+                "n f d + n d^2", "n (f + d)", sequential=_sums(causal), path="1",
+                decode=("f d + d^2", "f d"), causal=causal,
+            )  # fmt: skip
         case RNNConfig() | LSTMConfig() | GRUConfig():
             return _theory(
                 "n d^2", "n d", sequential="n", path="n steps of 1 layer", decode=("d^2", "d"),
@@ -69,11 +73,16 @@ def theory_of(  # noqa: PLR0911 - one for each kind
             return _theory("n k d^2", "n k d", path="n / k", decode=("k d^2", "k d"), causal=causal)
         case MambaConfig():
             return _theory(
-                "n s d + n d^2", "n d", sequential="n / 64, log n at best",
-                path="n steps of 1 layer", decode=("s d + d^2", "s d"),
+                "n s d + n d^2", "n d", sequential=_sums(True), path="n steps of 1 layer",
+                decode=("s d + d^2", "s d"),
             )  # fmt: skip
         case _ as never:
             assert_never(never)
+
+
+def _sums(causal: bool) -> str:
+    """Operations after one another: sums over the past go from chunk to chunk of 64 places."""
+    return "n / 64, log n at best" if causal else "1"
 
 
 def _theory(
