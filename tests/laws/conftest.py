@@ -15,6 +15,7 @@ from regard.models.transformer import Transformer
 from regard.nn import attention
 from regard.nn.config import (
     AlibiConfig,
+    ExpertsConfig,
     LayerNormConfig,
     LearnedConfig,
     NoPositionsConfig,
@@ -39,6 +40,7 @@ POSITIONS: dict[str, PositionsConfig] = {
 }
 Model = TypeVar("Model", bound=nn.Module)
 FORMS = ["plain", "products", "fused"]
+EXPERTS = ExpertsConfig(number=3, top=2)
 
 
 # The attention's forms differ nowhere but in themselves; the rest is tried with the usual one.
@@ -52,6 +54,8 @@ SEQ2SEQ = [
     ("post", "relative", "fused", "attention"),
     ("post", "rotary", "fused", "attention"),
     ("post", "sinusoidal", "products", "ssru"),
+    ("post", "sinusoidal", "products", "experts"),
+    ("pre", "rotary", "products", "experts"),
 ]
 
 
@@ -72,7 +76,8 @@ def model(request: pytest.FixtureRequest) -> Iterator[Transformer]:
         positions=POSITIONS[positions],
         feed_forward="swiglu" if pre else "relu",
         tying="none",
-        decoder_mixer=mixer,
+        decoder_mixer="attention" if mixer == "experts" else mixer,
+        experts=EXPERTS if mixer == "experts" else ExpertsConfig(),
         num_kv_heads=1 if pre else 2,
         attention_output_bias=not pre,
         attention_scale=0.7 if pre else None,
@@ -87,7 +92,10 @@ def model(request: pytest.FixtureRequest) -> Iterator[Transformer]:
 
 @pytest.fixture(
     scope="module",
-    params=[*itertools.product(POSITIONS, ["products"]), ("alibi", "fused"), ("rotary", "plain")],
+    params=[
+        *itertools.product(POSITIONS, ["products"]),
+        *[("alibi", "fused"), ("rotary", "plain"), ("rotary", "experts")],
+    ],
     ids="-".join,
 )
 def language_model(request: pytest.FixtureRequest) -> Iterator[LanguageModel]:
@@ -109,13 +117,17 @@ def language_model(request: pytest.FixtureRequest) -> Iterator[LanguageModel]:
         embedding_norm=post,
         output_bias=post,
         feed_forward="geglu" if post else "gelu_tanh",
+        experts=EXPERTS if form == "experts" else ExpertsConfig(),
     )
     yield from in_form(build_language_model(config, vocabulary=20, seed=1), form)
 
 
 @pytest.fixture(
     scope="module",
-    params=[*itertools.product(POSITIONS, ["products"]), ("relative", "fused")],
+    params=[
+        *itertools.product(POSITIONS, ["products"]),
+        *[("relative", "fused"), ("learned", "experts")],
+    ],
     ids="-".join,
 )
 def encoder(request: pytest.FixtureRequest) -> Iterator[TextEncoder]:
@@ -132,6 +144,7 @@ def encoder(request: pytest.FixtureRequest) -> Iterator[TextEncoder]:
         norm_position="pre" if pre else "post",
         positions=POSITIONS[positions],
         pooler=not pre,
+        experts=EXPERTS if form == "experts" else ExpertsConfig(),
     )
     yield from in_form(build_encoder(config, vocabulary=20, seed=1, classes=3), form)
 

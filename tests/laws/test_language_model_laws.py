@@ -63,7 +63,12 @@ def test_editing_a_packed_document_changes_no_logit_of_another(
     after = torch.where(documents == edited, (before + 1) % 20, before)
     first = language_model(before, documents_bt=documents)
     second = language_model(after, documents_bt=documents)
-    assert torch.equal(first[documents != edited], second[documents != edited])
+    kept, now = first[documents != edited], second[documents != edited]
+    if language_model.config.experts.number:
+        # An expert's product is over all tokens given to it: as many others, other roundings.
+        torch.testing.assert_close(now, kept, **CLOSE)
+    else:
+        assert torch.equal(now, kept)
 
 
 @few

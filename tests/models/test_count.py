@@ -8,12 +8,13 @@ import torch
 
 from regard.errors import ModelError
 from regard.models.config import DecoderConfig, EncoderConfig, TransformerConfig
-from regard.models.count import parameter_count, parameter_table
+from regard.models.count import idle_parameters, parameter_count, parameter_table
 from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
 from regard.models.transformer import Transformer
 from regard.nn.config import (
     AlibiConfig,
+    ExpertsConfig,
     FeedForwardKind,
     LayerNormConfig,
     LearnedConfig,
@@ -169,6 +170,8 @@ SWITCHES: list[dict[str, object]] = [
     {"attention_bias": False, "feed_forward_bias": False, "norm": RMSNormConfig()},
     {"feed_forward": "geglu", "feed_forward_bias": True, "norm_position": "post"},
     {"feed_forward": "swiglu", "norm_position": "pre"},
+    {"experts": ExpertsConfig(number=3)},
+    {"experts": ExpertsConfig(number=4, top=1), "feed_forward": "swiglu"},
     {"positions": NoPositionsConfig(), "embedding_norm": True},
     {"positions": RotaryConfig(dim=2), "embedding_norm": False},
     {"positions": AlibiConfig(), "norm_position": "pre"},
@@ -220,3 +223,15 @@ def test_every_encoder_decoder_has_as_many_parameters_as_counted(
 
 def test_gpt2_has_the_published_count() -> None:
     assert parameter_count(DecoderConfig(), 50_257) == 124_439_808
+
+
+def test_a_token_leaves_out_the_experts_that_it_is_not_given_to() -> None:
+    experts = ExpertsConfig(number=5, top=2)
+    one = DecoderConfig(**SHAPE, num_layers=3)
+    several = one.model_copy(update={"experts": experts})
+    used = parameter_count(several, 11) - idle_parameters(several)
+    feed_forward, router = 2 * 8 * 7 + 7 + 8, 5 * 8
+    assert used == parameter_count(one, 11) + 3 * (feed_forward + router)
+    assert idle_parameters(one) == 0
+    both = TransformerConfig(**SHAPE, encoder_layers=2, decoder_layers=1, experts=experts)
+    assert idle_parameters(both) == idle_parameters(several)

@@ -20,6 +20,7 @@ from regard.models.config import (
     LayerConfig,
     ModelConfig,
     TransformerConfig,
+    experts_in_words,
     mixers_in_words,
 )
 from regard.nn.config import AlibiConfig, RelativeConfig, RotaryConfig, SinusoidalConfig
@@ -71,6 +72,8 @@ def as_float32(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.floa
 
 def refusal(config: ModelConfig) -> str:
     """What of a model the engine does not support, as the recipe says it; "" if nothing."""
+    if experts := experts_in_words(config):
+        return experts
     if isinstance(config, EncoderConfig):
         return mixers_in_words(config)
     for mixer in _decoder_mixers(config):

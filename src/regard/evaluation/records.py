@@ -11,7 +11,8 @@ from regard.errors import RunFolderError
 Record = Mapping[str, Any]
 """One line of metrics.jsonl. `event` says what it is and `step` when; the rest by event:
 
-- "train": loss, nll, learning_rate, tokens_per_second, target_tokens, epoch, grad_norm
+- "train": loss, nll, learning_rate, tokens_per_second, target_tokens, epoch, grad_norm,
+  and of a model with experts balance and busiest_expert
 - "valid": the figures of `regard.evaluation.figures` that were measured, signatures, samples (of
   translation: source, reference, translation; of text: prompt, text), and of a classifier the
   labels and the confusion of them

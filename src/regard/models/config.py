@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from regard.nn.config import (
     GATED,
+    ExpertsConfig,
     FeedForwardKind,
     LayerNormConfig,
     LearnedConfig,
@@ -44,7 +45,8 @@ class LayerConfig(Settings):
 
     `attention_bias` gives the projections of attention biases; `attention_output_bias` says
     otherwise for the output. `feed_forward_bias` does so for the feed-forward; left out, the
-    plain kinds have biases and the gated ones none.
+    plain kinds have biases and the gated ones none. `experts` puts several of that kind, each of
+    the width `d_ff`, in the place of one.
     """
 
     d_model: int = Field(default=512, ge=1)
@@ -63,6 +65,7 @@ class LayerConfig(Settings):
     norm_position: Literal["post", "pre"] = "post"
     feed_forward: FeedForwardKind = "relu"
     feed_forward_bias: bool | None = None
+    experts: ExpertsConfig = ExpertsConfig()
     positions: PositionsConfig = SinusoidalConfig()
 
     @model_validator(mode="after")
@@ -344,6 +347,12 @@ def mixers_in_words(config: ModelConfig) -> str:
             assert_never(never)
     said = [_said(f"model.{name}", stack) for name, stack in stacks.items()]
     return ", ".join(filter(None, said))
+
+
+def experts_in_words(config: LayerConfig) -> str:
+    """The number of experts, as a recipe has it; "" if there are none."""
+    number = config.experts.number
+    return f"model.experts.number = {number}" if number else ""
 
 
 def _said(name: str, stack: StackConfig) -> str:

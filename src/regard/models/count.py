@@ -15,6 +15,7 @@ from regard.models.config import (
 from regard.nn.config import (
     GATED,
     AlibiConfig,
+    ExpertsConfig,
     LayerNormConfig,
     LearnedConfig,
     NoPositionsConfig,
@@ -79,6 +80,19 @@ def parameter_count(config: ModelConfig, *vocabularies: int, classes: int = 0) -
         ModelError: three-way tying with vocabularies of two sizes.
     """
     return total_parameters(parameter_table(config, *vocabularies, classes=classes))
+
+
+def idle_parameters(config: ModelConfig) -> int:
+    """The parameters that a token does not use: those of the experts that it is not given to."""
+    experts = config.experts
+    if not experts.number:
+        return 0
+    if isinstance(config, TransformerConfig):
+        layers = config.encoder_layers + config.decoder_layers
+    else:
+        layers = config.num_layers
+    one = _feed_forward(config.model_copy(update={"experts": ExpertsConfig()})).each
+    return layers * (experts.number - experts.top) * one
 
 
 def total_parameters(parts: Iterable[Part]) -> int:
@@ -285,9 +299,11 @@ def _feed_forward(config: LayerConfig) -> Part:
     each = rows * width + width * inner
     if config.feed_forward_has_bias:
         each += rows + width
-    return Part(
-        name="feed-forward", shape=f"{rows} x {width}, {width} x {inner}", each=each, copies=1
-    )
+    shape = f"{rows} x {width}, {width} x {inner}"
+    if number := config.experts.number:
+        each = number * each + number * width
+        shape = f"{number} x ({shape}), {number} x {width}"
+    return Part(name="experts" if number else "feed-forward", shape=shape, each=each, copies=1)
 
 
 def _norms(config: LayerConfig, name: str, copies: int) -> Part:

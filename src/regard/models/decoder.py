@@ -13,6 +13,7 @@ from regard.models.config import DecoderConfig
 from regard.models.parts import feed_forward, mixer, scheme, share
 from regard.nn.cache import Cache, Past
 from regard.nn.dropout import Dropout
+from regard.nn.experts import Experts
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
@@ -90,7 +91,9 @@ class LanguageModel(nn.Module):
         with torch.no_grad():
             for layer in self._layers():
                 for branch in (layer.self_attention, layer.feed_forward):
-                    if isinstance(last := getattr(branch, "output", None), nn.Linear):
+                    if isinstance(branch, Experts):
+                        branch.output_weight.mul_(share)
+                    elif isinstance(last := getattr(branch, "output", None), nn.Linear):
                         last.weight.mul_(share)
 
     @property

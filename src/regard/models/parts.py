@@ -4,6 +4,7 @@ from torch import nn
 
 from regard.models.config import LayerConfig
 from regard.nn.attention import HeadShape, MultiHeadAttention
+from regard.nn.experts import Experts
 from regard.nn.feed_forward import build_feed_forward
 from regard.nn.mixers.build import build_mixer
 from regard.nn.mixers.config import MixerConfig
@@ -65,7 +66,16 @@ def attention(config: LayerConfig) -> MultiHeadAttention:
 
 
 def feed_forward(config: LayerConfig) -> nn.Module:
-    """The feed-forward network of a layer."""
+    """The feed-forward network of a layer, or its experts."""
+    if config.experts.number:
+        return Experts(
+            config.d_model,
+            config.d_ff,
+            config.experts,
+            kind=config.feed_forward,
+            bias=config.feed_forward_has_bias,
+            dropout=config.activation_dropout,
+        )
     return build_feed_forward(
         config.feed_forward,
         config.d_model,

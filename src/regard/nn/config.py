@@ -1,6 +1,6 @@
 """The closed sets of parts (norms, positions, feed-forwards), told apart by `kind`."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -188,7 +188,36 @@ PositionsConfig = Annotated[
 PlainActivation = Literal["relu", "gelu", "gelu_tanh", "swish"]
 GatedActivation = Literal["swiglu", "geglu", "geglu_tanh"]
 FeedForwardKind = Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu", "geglu_tanh"]
+# Each has matrices of its own, so that a number without bound would be memory without bound.
+MOST_EXPERTS: Final = 4096
 GATED: tuple[FeedForwardKind, ...] = ("swiglu", "geglu", "geglu_tanh")
+
+
+class ExpertsConfig(Settings):
+    """Several feed-forwards in a layer (a mixture of experts), `top` of which a token uses.
+
+    `number` 0 is one feed-forward for all tokens. `balance` is the weight in training of a loss
+    that is least where the tokens are spread evenly, `z_loss` that of one which keeps the
+    router's logits small; both are means over layers' tokens, added up over layers.
+
+    Source: Fedus et al. 2021, arXiv:2101.03961; Zoph et al. 2022, arXiv:2202.08906.
+    """
+
+    number: int = Field(default=0, ge=0, le=MOST_EXPERTS)
+    top: int = Field(default=2, ge=1)
+    balance: float = Field(default=0.01, ge=0)
+    z_loss: float = Field(default=0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _top_fits(self) -> Self:
+        for name, field in type(self).model_fields.items():
+            if not self.number and (value := getattr(self, name)) != field.default:
+                raise ValueError(
+                    f"{name} = {value} is about experts, and number = 0 is none; set number too"
+                )
+        if self.number and self.top > self.number:
+            raise ValueError(f"top = {self.top} is more than number = {self.number}")
+        return self
 
 
 class LoraConfig(Settings):

@@ -60,7 +60,8 @@ class FeedForward(nn.Module):
         return y
 
 
-_GATES: dict[GatedActivation, PlainActivation] = {
+# What acts on the gate of each gated kind.
+GATES: dict[GatedActivation, PlainActivation] = {
     "swiglu": "swish",
     "geglu": "gelu",
     "geglu_tanh": "gelu_tanh",
@@ -85,7 +86,7 @@ class GatedFeedForward(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        self.activation = _GATES[kind]
+        self.activation = GATES[kind]
         self.input = nn.Linear(d_model, 2 * d_ff, bias=bias)
         self.output = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)

@@ -10,7 +10,7 @@ from regard.models.config import (
     TransformerConfig,
     mixers_in_words,
 )
-from regard.models.count import Part, parameter_table, total_parameters
+from regard.models.count import Part, idle_parameters, parameter_table, total_parameters
 from regard.nn.config import NoScalingConfig, RotaryConfig
 from regard.recipes.load import load_recipe
 from regard.recipes.names import resolve
@@ -41,6 +41,11 @@ class Description:
     def parameters(self) -> int:
         """All parameters, a tied matrix counted once."""
         return total_parameters(self.parts)
+
+    @property
+    def active_parameters(self) -> int:
+        """The parameters without the experts that a token is not given to."""
+        return self.parameters - idle_parameters(self.recipe.model)
 
 
 def describe(name_or_path: str, overrides: Sequence[str] = ()) -> Description:
@@ -103,6 +108,7 @@ def to_json(description: Description) -> str:
             "description": description.recipe.description,
             "family": description.recipe.family,
             "parameters": description.parameters,
+            "active_parameters": description.active_parameters,
             "source_vocabulary": description.source_vocabulary,
             "target_vocabulary": description.target_vocabulary,
             "model": description.recipe.model.resolved().model_dump(mode="json"),
@@ -133,11 +139,17 @@ def format_description(description: Description) -> str:
         "model": _model(recipe.model),
         **_weights(description.notes),
         "parameters": f"{description.parameters:,} "
-        f"({description.parameters * 4 / 2**20:,.1f} MiB in float32)",
+        f"({description.parameters * 4 / 2**20:,.1f} MiB in float32){_active(description)}",
     }
     width = max(map(len, facts))
     head = [f"{name:{width}}  {value}" for name, value in facts.items() if value]
     return "\n".join([*head, "", *_table(description)])
+
+
+def _active(description: Description) -> str:
+    if description.active_parameters == description.parameters:
+        return ""
+    return f", of which a token uses {description.active_parameters:,}"
 
 
 def _weights(notes: Mapping[str, str]) -> dict[str, str]:
@@ -163,9 +175,14 @@ def _model(model: ModelConfig) -> str:
     return (
         f"{_layers(model)}, d_model {model.d_model}, {model.num_heads} heads{shared} "
         f"of d_k {model.key_dim} and d_v {model.value_dim}, d_ff {model.d_ff} "
-        f"({model.feed_forward}), "
+        f"({model.feed_forward}{_experts(model)}), "
         f"{model.norm_position}-norm ({model.norm.kind}), {_positions(model)}{_mixing(model)}"
     )
+
+
+def _experts(model: ModelConfig) -> str:
+    experts = model.experts
+    return f", {experts.number} experts, {experts.top} a token" if experts.number else ""
 
 
 def _positions(model: ModelConfig) -> str:

@@ -67,6 +67,7 @@ class Recipe(Settings):
             )
         _check_metric(self.training.best_metric, self.measured)
         _check_length(self.model, self.data.max_tokens, 1, "the end token")
+        _check_adapted(self.lora, self.model)
         return self
 
 
@@ -101,6 +102,7 @@ class DecoderRecipe(Settings):
         _check_vocabulary(self.vocabulary)
         _check_metric(self.training.best_metric, self.measured)
         _check_length(self.model, self.data.max_tokens)
+        _check_adapted(self.lora, self.model)
         return self
 
 
@@ -157,6 +159,7 @@ class EncoderRecipe(Settings):
         _check_vocabulary(self.vocabulary)
         _check_metric(self.training.best_metric, self.measured)
         _check_length(self.model, self.data.max_tokens)
+        _check_adapted(self.lora, self.model)
         if not self.classifies and self.data.text and not self.model.prediction_head:
             raise ValueError(
                 "model.prediction_head = false has nothing to fill masked tokens with; "
@@ -191,6 +194,15 @@ def _check_length(model: LayerConfig, max_tokens: int, more: int = 0, what: str 
                 f"{key} = {longest} is too few for data.max_tokens = {max_tokens}"
                 + (f" and {what}" if what else "")
             )
+
+
+def _check_adapted(lora: LoraConfig, model: LayerConfig) -> None:
+    if lora.rank and lora.targets != "attention" and model.experts.number:
+        raise ValueError(
+            f'lora.targets = "{lora.targets}" adapts matrices of the feed-forward, and there are '
+            f"model.experts.number = {model.experts.number} of them in a layer; "
+            'set lora.targets to "attention"'
+        )
 
 
 def _check_vocabulary(vocabulary: VocabularyConfig) -> None:

@@ -295,6 +295,7 @@ class Trainer:
                 "target_tokens": window.tokens,
                 "seconds": self._seconds(),
                 "grad_norm": self._tally.norm,
+                **self._stepper.routers.told(self._tally.load),
             }
         )
         self._reporter.measured(standing)

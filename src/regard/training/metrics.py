@@ -13,7 +13,10 @@ from regard.weights.files import blames
 Record = dict[str, Any]
 
 _CURVES = {
-    "train": ("loss", "nll", "learning_rate", "tokens_per_second", "grad_norm"),
+    "train": (
+        *("loss", "nll", "learning_rate", "tokens_per_second", "grad_norm"),
+        *("balance", "busiest_expert"),
+    ),
     "valid": tuple(FIGURES),
 }
 

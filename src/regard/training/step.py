@@ -19,6 +19,7 @@ from regard.training.optimizers import build_optimizer, set_learning_rate
 from regard.training.precision import Precision, autocast
 from regard.training.processes import ALONE, Processes
 from regard.training.recompute import recompute_layers
+from regard.training.routing import Routers
 from regard.training.tally import StepFigures, Tally
 
 # The loss of a part of the kind that the batches give.
@@ -33,10 +34,17 @@ class _Loss(nn.Module):
         self.model = model
         self._loss = loss
         self._label_smoothing = label_smoothing
+        self.routers = Routers(model)
 
     def forward(self, part: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - of the loss's kind
-        sums = self._loss(self.model, part, self._label_smoothing)
-        return sums.smoothed, sums.nll
+        """What is minimised, and detached figures: the two sums, then those of experts if any."""
+        with self.routers.watched():
+            sums = self._loss(self.model, part, self._label_smoothing)
+        figures = torch.stack((sums.smoothed.detach(), sums.nll))
+        added, load = self.routers.take(part)
+        if added is None or load is None:
+            return sums.smoothed, figures
+        return sums.smoothed + added, torch.cat((figures, load.to(figures.dtype)))
 
 
 class Stepper:
@@ -67,8 +75,10 @@ class Stepper:
         if config.activation_checkpointing:
             recompute_layers(model)
         # An encoder has heads of which a loss uses one.
+        bare = _Loss(model, loss, config.label_smoothing)
+        self.routers = bare.routers
         self._loss = processes.wrapped(
-            _Loss(model, loss, config.label_smoothing),
+            bare,
             device,
             unused=isinstance(model, TextEncoder),
         )
@@ -92,13 +102,14 @@ class Stepper:
             # Gradients are averaged once, after the last part; times their number gives the sum.
             with nullcontext() if last or count == 1 else self._averaging.no_sync():
                 with autocast(self._precision, self._device):
-                    smoothed, nll = self._loss(here)
-                loss = smoothed * (batch.weight * count) / batch.targets
+                    minimised, figures = self._loss(here)
+                loss = minimised * (batch.weight * count) / batch.targets
                 loss.backward()
-            sums.append(torch.stack((smoothed.detach(), nll)) * batch.weight)
-        total = LossSums(*self._processes.total(torch.stack(sums).sum(0)).unbind())
+            sums.append(figures * batch.weight)
+        figures = self._processes.total(torch.stack(sums).sum(0))
+        total = LossSums(figures[0], figures[1])
         norm = self._clip()
-        tally.add(StepFigures(step, total, norm, batch.targets, batch.rows_b))
+        tally.add(StepFigures(step, total, norm, batch.targets, batch.rows_b, figures[2:]))
         set_learning_rate(self.optimizer, rate)
         # Where this is 1 the fused step changes nothing, and no GPU has to be waited for.
         finite = torch.isfinite(norm) & torch.isfinite(total.smoothed)

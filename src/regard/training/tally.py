@@ -16,13 +16,17 @@ _LINES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepFigures:
-    """What a step left on the device, and which rows of the data it saw."""
+    """What a step left on the device, and which rows of the data it saw.
+
+    `load` are the figures of the model's experts, if it has some.
+    """
 
     step: int
     sums: LossSums
     norm: Tensor
     tokens: int
     rows_b: Tensor
+    load: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Tally:
     def __init__(self, window: Window) -> None:
         self.window = window
         self.norm = 0.0
+        self.load: list[float] = []
         self._waiting: list[StepFigures] = []
 
     @property
@@ -80,6 +85,8 @@ class Tally:
             self.window.nll += nll
             self.window.tokens += figures.tokens
             self.norm = norm
+            if figures.load is not None and len(figures.load):
+                self.load = figures.load.tolist()
         return found
 
 

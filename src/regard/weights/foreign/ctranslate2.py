@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import torch
 
 from regard.errors import CheckpointError, ModelError
-from regard.models.config import DecoderConfig, TransformerConfig, mixers_in_words
+from regard.models.config import (
+    DecoderConfig,
+    TransformerConfig,
+    experts_in_words,
+    mixers_in_words,
+)
 from regard.nn.config import (
     GATED,
     AlibiConfig,
@@ -149,8 +154,7 @@ def require_expressible(config: Config, source: Vocabulary) -> None:
         problems.append(f"model.window = {config.window}")
     if isinstance(config, TransformerConfig) and config.decoder_mixer == "ssru":
         problems.append('model.decoder_mixer = "ssru"')
-    if mixers := mixers_in_words(config):
-        problems.append(mixers)
+    problems += filter(None, (mixers_in_words(config), experts_in_words(config)))
     if len(source.prefix) > 1 or source.suffix not in ((), (source.eos_id,)):
         problems.append(f"the ids {source.prefix} before and {source.suffix} after a source")
     if problems:

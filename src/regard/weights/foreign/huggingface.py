@@ -11,6 +11,7 @@ from regard.models.config import (
     EncoderConfig,
     ModelConfig,
     TransformerConfig,
+    experts_in_words,
     mixers_in_words,
 )
 from regard.nn.config import RMSNormConfig
@@ -70,7 +71,11 @@ def written(model: OwnModel[ModelConfig]) -> Written:
         ModelError: none has; the settings that are in the way are named.
     """
     config = model.config
-    require("transformers", (not (mixers := mixers_in_words(config)), mixers))
+    require(
+        "transformers",
+        (not (mixers := mixers_in_words(config)), mixers),
+        (not (experts := experts_in_words(config)), experts),
+    )
     match config:
         case TransformerConfig():
             return marian.write(cast(OwnModel[TransformerConfig], model))
