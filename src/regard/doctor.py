@@ -32,6 +32,14 @@ OPTIONAL = {
     "ctranslate2": "to export to CTranslate2: python -m pip install 'regard[ctranslate2]'",
 }
 
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "REGARD_ISA",
+    "REGARD_KERNELS",
+)
+
 Findings = dict[str, Any]
 
 
@@ -58,7 +66,7 @@ def examine(*, measure: bool = True) -> Findings:
         "environment": {
             name: value
             for name, value in sorted(os.environ.items())
-            if name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "REGARD_ISA")
+            if name in VARIABLES
         },
     }
     return findings | _examine_torch(measure)

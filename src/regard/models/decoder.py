@@ -7,8 +7,8 @@ from typing import cast
 
 import torch
 from torch import nn
-from torch.nn import functional
 
+from regard.kernels.products import linear
 from regard.models.config import DecoderConfig
 from regard.models.parts import feed_forward, mixer, scheme, share
 from regard.nn.cache import Cache, Past
@@ -131,7 +131,7 @@ class LanguageModel(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
         """The logits of hidden states."""
-        return functional.linear(hidden, self.output_weight, self.output_bias)
+        return linear(hidden, self.output_weight, self.output_bias)
 
     def start(self, rows: int) -> Cache:
         """A cache of so many rows, empty as yet."""

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import linear
 from regard.models.config import EncoderConfig
 from regard.models.parts import feed_forward, mixer, scheme, share
 from regard.nn.dropout import Dropout
@@ -98,10 +99,10 @@ class TextEncoder(nn.Module):
         self.prediction = PredictionHead(config, vocabulary) if config.prediction_head else None
         self.pooler = nn.Linear(d_model, d_model) if config.pooler else None
         self.classifier = nn.Linear(d_model, classes) if classes else None
-        for linear in (self.pooler, self.classifier):
-            if linear is not None:
-                nn.init.normal_(linear.weight, std=_STD)
-                nn.init.zeros_(linear.bias)
+        for head in (self.pooler, self.classifier):
+            if head is not None:
+                nn.init.normal_(head.weight, std=_STD)
+                nn.init.zeros_(head.bias)
         self.dropout = Dropout(config.dropout)
 
     @property
@@ -148,7 +149,7 @@ class TextEncoder(nn.Module):
 
     def predict(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
         """The logits of the token at each place."""
-        return functional.linear(self.prepare(hidden), self.output_weight, self.output_bias)
+        return linear(self.prepare(hidden), self.output_weight, self.output_bias)
 
     def pool(
         self,

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import linear
 from regard.models.config import TransformerConfig
 from regard.models.count import check_vocabularies
 from regard.models.parts import attention, feed_forward, mixer, scheme, share
@@ -230,7 +231,7 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:
         """The logits of hidden states of the decoder."""
-        return functional.linear(self.prepare(hidden), self.output_weight, self.output_bias)
+        return linear(self.prepare(hidden), self.output_weight, self.output_bias)
 
     def prepare(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places d"]:
         """What the output projection is put on, of hidden states of the decoder."""

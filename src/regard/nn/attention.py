@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import Linear, linear
 from regard.nn.cache import KeysValues, PastKeysValues
 from regard.nn.dropout import dropout as drop
 from regard.nn.rotary import Rotation, rotate
@@ -206,13 +207,13 @@ class Heads(nn.Module):
         self.dropout = shape.dropout
         queries, shared = shape.num_heads * shape.d_k, shape.num_kv_heads
         self.widths = [queries, shared * shape.d_k, shared * shape.d_v]
-        self.input = nn.Linear(shape.d_model, sum(self.widths), bias=shape.bias)
-        self.output = nn.Linear(shape.num_heads * shape.d_v, shape.d_model, bias=shape.output_bias)
+        self.input = Linear(shape.d_model, sum(self.widths), bias=shape.bias)
+        self.output = Linear(shape.num_heads * shape.d_v, shape.d_model, bias=shape.output_bias)
         for matrix in (*torch.split(self.input.weight, self.widths), self.output.weight):
             nn.init.xavier_uniform_(matrix)
-        for linear in (self.input, self.output):
-            if linear.bias is not None:
-                nn.init.zeros_(linear.bias)
+        for layer in (self.input, self.output):
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
     def project(
         self, x_bqd: Float[Tensor, "b q d"], rotation: Rotation | None = None
@@ -269,7 +270,7 @@ class Heads(nn.Module):
 
     def _project(self, x: Tensor, start: int, end: int) -> Tensor:
         bias = None if self.input.bias is None else self.input.bias[start:end]
-        return functional.linear(x, self.input.weight[start:end], bias)
+        return linear(x, self.input.weight[start:end], bias)
 
     def _heads(self, x_bkd: Tensor, heads: int | None = None) -> Tensor:
         return x_bkd.view(*x_bkd.shape[:2], heads or self.num_heads, -1).transpose(1, 2)

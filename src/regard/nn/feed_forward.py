@@ -5,6 +5,7 @@ from typing import assert_never
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import Linear
 from regard.nn.config import FeedForwardKind, GatedActivation, PlainActivation
 from regard.nn.dropout import Dropout
 from regard.shapes import Float, Tensor
@@ -45,8 +46,8 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.activation: PlainActivation = activation
-        self.input = nn.Linear(d_model, d_ff, bias=bias)
-        self.output = nn.Linear(d_ff, d_model, bias=bias)
+        self.input = Linear(d_model, d_ff, bias=bias)
+        self.output = Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         for linear in (self.input, self.output):
             nn.init.xavier_uniform_(linear.weight)
@@ -87,8 +88,8 @@ class GatedFeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = GATES[kind]
-        self.input = nn.Linear(d_model, 2 * d_ff, bias=bias)
-        self.output = nn.Linear(d_ff, d_model, bias=bias)
+        self.input = Linear(d_model, 2 * d_ff, bias=bias)
+        self.output = Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         for matrix in (*self.input.weight.chunk(2), self.output.weight):
             nn.init.xavier_uniform_(matrix)

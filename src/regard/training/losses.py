@@ -6,6 +6,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import nn
 
+from regard.kernels.products import add_product, product
 from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
 from regard.shapes import Bool, Float, Int, Tensor
@@ -153,7 +154,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for start in range(0, len(hidden_nd), chunk_rows):
                 rows = slice(start, start + chunk_rows)
                 hidden_cd, targets_c1 = narrow_hidden_nd[rows], targets_n[rows].unsqueeze(1)
-                logits_cv = hidden_cd @ narrow_weight_vd.t()
+                logits_cv = product(hidden_cd, narrow_weight_vd.t())
                 if bias_v is not None:
                     logits_cv = logits_cv + bias_v
                 log_probs_cv = torch.log_softmax(logits_cv, -1, dtype=wide)
@@ -169,9 +170,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     bias_gradient += slope_cv.sum(0)
                 slope_cv = slope_cv.to(compute)
                 if hidden_gradient is not None:
-                    hidden_gradient[rows] = slope_cv @ narrow_weight_vd
+                    hidden_gradient[rows] = product(slope_cv, narrow_weight_vd)
                 if weight_gradient is not None:
-                    _add_product(weight_gradient, slope_cv.t(), hidden_cd)
+                    add_product(weight_gradient, slope_cv.t(), hidden_cd)
         ctx.gradients = (hidden_gradient, weight_gradient, bias_gradient)
         ctx.types = (hidden_nd.dtype, weight_vd.dtype, bias_v.dtype if bias_v is not None else wide)
         ctx.mark_non_differentiable(nll)
@@ -194,13 +195,6 @@ def _slope(log_probs_cv: Tensor, targets_c1: Tensor, label_smoothing: float) -> 
     return slope_cv.scatter_add_(
         1, targets_c1, slope_cv.new_full((1, 1), label_smoothing - 1).expand_as(targets_c1)
     )
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
-    else:
-        total += left @ right
 
 
 def translation_loss(model: nn.Module, part: PairPart, label_smoothing: float) -> LossSums:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 
+from regard.kernels.products import linear
 from regard.shapes import Tensor
 
 Precision = Literal["float32", "bfloat16"]
@@ -108,7 +109,6 @@ def measure_gemms(name: Precision, device: torch.device, sizes: GemmSizes, secon
 
     def once() -> None:
         with autocast(name, device):
-            linear = torch.nn.functional.linear
             hidden_ = linear(torch.relu(linear(linear(hidden, square), inner)), outer)
             logits = linear(hidden_, output)
         logits.sum().backward()  # type: ignore[no-untyped-call]

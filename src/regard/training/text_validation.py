@@ -15,6 +15,7 @@ from regard.decoding.generation import GenerationConfig
 from regard.decoding.step import evaluating
 from regard.evaluation.classes import confusion
 from regard.evaluation.metrics import perplexity
+from regard.kernels.products import linear
 from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
 from regard.shapes import Float, Int, Tensor
@@ -180,6 +181,6 @@ def _right(
     right = 0
     for start in range(0, len(targets_n), CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
-        logits_cv = functional.linear(hidden_nd[rows], network.output_weight, network.output_bias)
+        logits_cv = linear(hidden_nd[rows], network.output_weight, network.output_bias)
         right += int((logits_cv.argmax(1) == targets_n[rows]).sum())
     return right

@@ -1,0 +1,1 @@
+"""Faster forms of what training on a CPU spends its time on; each equals its plain form."""

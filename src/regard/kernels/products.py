@@ -1,0 +1,115 @@
+"""Float32 products of matrices by the library that is faster on this processor.
+
+PyTorch gives float32 products to MKL, which on processors that Intel did not make leaves AVX-512
+alone. oneDNN, which comes with PyTorch too and does its bfloat16 products, uses it.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, cast
+
+import torch
+from torch.nn import functional
+
+from regard.kernels.switch import plain_on_cpu, switched_on
+from regard.machine import cpu_model
+from regard.shapes import Float, Tensor
+
+# With fewer rows MKL is as fast or faster.
+_FEW_ROWS: Final = 16
+
+
+@cache
+def onednn_is_faster() -> bool:
+    """Whether float32 products are oneDNN's here.
+
+    By a rule, and not by a measurement at every start, since the two differ in their last bits:
+    a run and its continuation must choose alike. On an AMD EPYC with AVX-512 (Zen 5) oneDNN was
+    measured 2.1 to 2.3 times as fast, see docs/performance.md.
+    """
+    there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return (
+        "AMD" in cpu_model()
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and there
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    )
+
+
+def product(left_nk: Float[Tensor, "n k"], right_km: Float[Tensor, "k m"]) -> Float[Tensor, "n m"]:
+    """`left_nk @ right_km`; where oneDNN does it, without gradients."""
+    wanted = _is_onednns(left_nk, right_km, None) and not (
+        torch.is_grad_enabled() and (left_nk.requires_grad or right_km.requires_grad)
+    )
+    return _linear(left_nk, right_km.t(), None) if wanted else left_nk @ right_km
+
+
+def add_product(total_nm: Tensor, left_nk: Tensor, right_km: Tensor) -> None:
+    """Add `left_nk @ right_km` to a total that may be of a wider type; without gradients."""
+    if total_nm.dtype == left_nk.dtype and not _is_onednns(left_nk, right_km, None):
+        total_nm.addmm_(left_nk, right_km)
+    else:
+        total_nm += product(left_nk, right_km)
+
+
+def linear(
+    x: Float[Tensor, "*places k"],
+    weight_mk: Float[Tensor, "m k"],
+    bias_m: Float[Tensor, " m"] | None = None,
+) -> Float[Tensor, "*places m"]:
+    """The same as `torch.nn.functional.linear`, gradients and their gradients included."""
+    if torch.is_autocast_enabled("cpu") or not _is_onednns(x, weight_mk, bias_m):
+        return functional.linear(x, weight_mk, bias_m)
+    apply = cast(Callable[..., Tensor], _Linear.apply)
+    return apply(x.reshape(-1, x.shape[-1]), weight_mk, bias_m).view(*x.shape[:-1], -1)
+
+
+class Linear(torch.nn.Linear):
+    """`torch.nn.Linear` by `linear`."""
+
+    def forward(self, input: Float[Tensor, "*places k"]) -> Float[Tensor, "*places m"]:
+        """Each vector of `input` through the matrix, plus the bias."""
+        return linear(input, self.weight, self.bias)
+
+
+def _is_onednns(x: Tensor, weight_mk: Tensor, bias_m: Tensor | None) -> bool:
+    return (
+        x.dtype == weight_mk.dtype == torch.float32
+        and (bias_m is None or bias_m.dtype == torch.float32)
+        and onednn_is_faster()
+        and x.numel() >= _FEW_ROWS * x.shape[-1] > 0
+        and weight_mk.numel() > 0
+        and plain_on_cpu(x, weight_mk, bias_m)
+        and switched_on()
+    )
+
+
+def _linear(x_nk: Tensor, weight_mk: Tensor, bias_m: Tensor | None) -> Tensor:
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(x_nk, weight_mk, bias_m, "none", [], "")
+    return out
+
+
+class _Linear(torch.autograd.Function):
+    """`x W^T + b` with its three gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch's context has no public type
+        x_nk: Tensor,
+        weight_mk: Tensor,
+        bias_m: Tensor | None,
+    ) -> Tensor:
+        ctx.save_for_backward(x_nk, weight_mk)
+        return _linear(x_nk, weight_mk, bias_m)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        x_nk, weight_mk = ctx.saved_tensors
+        (slope_nm,) = slopes
+        for_x, for_weight, for_bias = ctx.needs_input_grad
+        # Where gradients of gradients are wanted, `product` leaves these to PyTorch.
+        return (
+            product(slope_nm, weight_mk) if for_x else None,
+            product(slope_nm.t(), x_nk) if for_weight else None,
+            slope_nm.sum(0) if for_bias else None,
+        )

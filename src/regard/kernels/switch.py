@@ -1,0 +1,43 @@
+"""Whether the faster forms may be used at all: REGARD_KERNELS=off says no."""
+
+import os
+from typing import Final
+
+import torch
+
+from regard.errors import RegardError
+from regard.shapes import Tensor
+
+VARIABLE: Final = "REGARD_KERNELS"
+_WORDS: Final = {"": True, "on": True, "off": False}
+
+
+class KernelError(RegardError):
+    """The environment asks for what there is not."""
+
+
+def switched_on() -> bool:
+    """What the environment says; by default they are used where they are known to be faster.
+
+    Raises:
+        KernelError: REGARD_KERNELS is neither `on` nor `off`.
+    """
+    word = os.environ.get(VARIABLE, "")
+    if word not in _WORDS:
+        raise KernelError(f'it is "{word}", expected on or off', where=VARIABLE)
+    return _WORDS[word]
+
+
+def plain_on_cpu(*tensors: Tensor | None) -> bool:
+    """Whether all are ordinary tensors of numbers on a CPU, outside of any tracing.
+
+    A subclass (a shard of a weight, say) and what a compiler looks at belong to PyTorch.
+    """
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if tracing or torch.compiler.is_compiling():
+        return False
+    return all(
+        tensor is None
+        or (type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu")
+        for tensor in tensors
+    )
