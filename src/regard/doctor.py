@@ -64,9 +64,7 @@ def examine(*, measure: bool = True) -> Findings:
         "memory": machine.memory(),
         "engine": _examine_engine(),
         "environment": {
-            name: value
-            for name, value in sorted(os.environ.items())
-            if name in VARIABLES
+            name: value for name, value in sorted(os.environ.items()) if name in VARIABLES
         },
     }
     return findings | _examine_torch(measure)
