@@ -104,7 +104,7 @@ class Subject:
     @property
     def theory(self) -> Theory:
         """What theory says of it."""
-        return theory_of(self.config, causal=self.causal)
+        return theory_of(self.config, causal=self.causal, fused=self.form == "sdpa")
 
     @property
     def settings(self) -> dict[str, int]:

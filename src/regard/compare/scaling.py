@@ -22,7 +22,7 @@ def fit_power(points: Sequence[tuple[int, float]]) -> Fit | None:
         return None
     top = usable[-max(FEWEST, (len(usable) + 1) // 2) :]
     slope, _, _ = _line([math.log(x) for x, _ in top], [math.log(y) for _, y in top])
-    return Fit(exponent=round(slope, 3), points=len(top), first=top[0][0], last=top[-1][0])
+    return Fit(exponent=round(slope, 3) + 0.0, points=len(top), first=top[0][0], last=top[-1][0])
 
 
 def growth_of(points: Sequence[tuple[int, float]]) -> Growth | None:

@@ -21,7 +21,7 @@ from regard.nn.mixers.config import (
 
 
 def theory_of(  # noqa: PLR0911 - one for each kind
-    config: MixerConfig, *, causal: bool
+    config: MixerConfig, *, causal: bool, fused: bool = False
 ) -> Theory:
     """The orders of a layer: n places, d wide.
 
@@ -29,12 +29,20 @@ def theory_of(  # noqa: PLR0911 - one for each kind
     layer has projections, n d^2, which the articles' table leaves out; they are what grows with
     the square of d.
 
+    Args:
+        config: the kind and its settings, letters in the formulas.
+        causal: whether it sees the past only.
+        fused: full attention that never holds all its scores (Dao et al. 2022,
+            arXiv:2205.14135).
+
     Source: Vaswani et al. 2017, table 1; the papers that the configs name.
     """
     match config:
+        case FullConfig() if fused:
+            return _theory("n^2 d + n d^2", "n d", time=2.0, path="1", decode=("n d + d^2", "n d"))
         case FullConfig():
             return _theory(
-                "n^2 d + n d^2", "n^2", time=2.0, memory=2.0, path="1",
+                "n^2 d + n d^2", "h n^2 + n d", time=2.0, memory=2.0, path="1",
                 decode=("n d + d^2", "n d"),
             )  # fmt: skip
         case WindowConfig():

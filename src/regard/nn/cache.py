@@ -46,6 +46,12 @@ class _GrowingTensor:
         self._buffer_krhe: Tensor | None = None
         self._spare_krhe: Tensor | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the vectors so far."""
+        buffer = self._buffer_krhe
+        return 0 if buffer is None else buffer[: self.length].nbytes
+
     def append(self, new_rhte: Tensor) -> Tensor:
         """Add the vectors of `t` more places and return all as a view, r h k e."""
         rows, heads, added, width = new_rhte.shape
@@ -86,6 +92,11 @@ class PastKeysValues:
         """Add the keys and values of a chunk and return all of them so far, as views."""
         return KeysValues(self._keys.append(new.key_bhke), self._values.append(new.value_bhkw))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys and values so far, room for more not counted."""
+        return self._keys.nbytes + self._values.nbytes
+
     def select(self, rows: Int[Tensor, " r"]) -> None:
         """Keep the rows named, in that order."""
         self._keys.select(rows)
@@ -97,6 +108,11 @@ class RecurrentState:
 
     def __init__(self) -> None:
         self.tensors: tuple[Tensor, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state."""
+        return sum(tensor.nbytes for tensor in self.tensors)
 
     def select(self, rows: Int[Tensor, " r"]) -> None:
         """Keep the rows named, in that order."""

@@ -1,0 +1,256 @@
+"""A whole comparison: what is measured in which order, and what each part of it may take."""
+
+import datetime
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import torch
+
+import regard
+from regard import machine
+from regard.compare.bar import Bar
+from regard.compare.curves import curve, decode
+from regard.compare.folder import folder_for, publish
+from regard.compare.graph import sequential_operations
+from regard.compare.helper import Helper
+from regard.compare.layers import Subject, subjects_named
+from regard.compare.notes import left_out, notes_on
+from regard.compare.paths import path_lengths
+from regard.compare.results import (
+    Axis,
+    Comparison,
+    Counted,
+    Curve,
+    Decode,
+    Layer,
+    Machine,
+    Pass,
+    Quality,
+)
+from regard.compare.scaling import crossovers
+
+Say = Callable[[str, float], None]
+
+
+@runtime_checkable
+class Learning(Protocol):
+    """Trains a model of each layer on small tasks, within so many seconds for all of them."""
+
+    def __call__(
+        self, subjects: Sequence[Subject], *, seconds: float, seed: int, progress: Say
+    ) -> dict[str, tuple[Quality, ...]]:
+        """What each learned, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is measured, as far as time and memory allow.
+
+    Attributes:
+        d_model: the width at which the length varies.
+        num_heads: heads of layers that have some.
+        lengths: rising.
+        length: the one at which the width varies.
+        widths: rising.
+        contexts: tokens before a step of decoding, rising.
+        quality_share: of all time, what learning gets.
+        page_share: of all time, what writing the page gets.
+    """
+
+    d_model: int = 256
+    num_heads: int = 4
+    lengths: tuple[int, ...] = tuple(2**power for power in range(7, 21))
+    length: int = 1024
+    widths: tuple[int, ...] = (64, 128, 256, 512, 1024)
+    contexts: tuple[int, ...] = (128, 512, 2048, 8192)
+    quality_share: float = 0.45
+    page_share: float = 0.05
+
+
+# The curves of a layer, and how much time each gets beside the others; decoding comes last.
+_CURVES: tuple[tuple[Pass, Axis, float], ...] = (
+    ("forward", "n", 3.0),
+    ("training", "n", 5.0),
+    ("forward", "d", 1.0),
+    ("training", "d", 1.5),
+)
+_DECODING = 1.0
+_ALL = sum(weight for *_, weight in _CURVES) + _DECODING
+
+
+class Clock:
+    """The time that a comparison has, and what of it is left."""
+
+    def __init__(self, seconds: float) -> None:
+        self.started = time.perf_counter()
+        self.seconds = seconds
+
+    @property
+    def passed(self) -> float:
+        """Seconds since the beginning."""
+        return time.perf_counter() - self.started
+
+    @property
+    def share(self) -> float:
+        """The share of all time that has passed."""
+        return self.passed / self.seconds
+
+    def until(self, share: float) -> float:
+        """Seconds until that share of all time has passed; 0 if it has."""
+        return max(0.0, share * self.seconds - self.passed)
+
+
+def compare(
+    out: Path,
+    *,
+    minutes: float = 3.0,
+    seed: int = 0,
+    names: Sequence[str] = (),
+    threads: int | None = None,
+    plan: Plan | None = None,
+    learn: Learning | None = None,
+    write: Callable[[Comparison, Path], None] | None = None,
+) -> Comparison:
+    """Measure layers on this machine, and write what was found to a folder.
+
+    Args:
+        out: the folder to write; an earlier comparison in it is replaced.
+        minutes: what all may take; a measurement that should take longer than is left is not
+            begun, and the comparison says so.
+        seed: of all random numbers.
+        names: the layers; all if empty.
+        threads: of PyTorch; all usable cores if left out.
+        plan: what to measure.
+        learn: what makes the quality column; there is none if left out.
+        write: writes the page and plots into a folder, beside compare.json.
+
+    Raises:
+        RegardError: there is no layer of a name.
+        RunFolderError: `out` holds something else, or can't be written.
+    """
+    clock, plan = Clock(60 * minutes), plan or Plan()
+    subjects = subjects_named(names)
+    before = torch.get_num_threads()
+    with folder_for(out) as aside, Bar() as bar:
+        torch.set_num_threads(threads or machine.usable_cores())
+        try:
+            measured = 1 - plan.page_share - (plan.quality_share if learn else 0.0)
+            layers = [
+                _layer(subject, plan, clock, measured * place / len(subjects), seed=seed, say=bar)
+                for place, subject in enumerate(subjects, 1)
+            ]
+            if learn is not None:
+                learned = learn(
+                    subjects,
+                    seconds=clock.until(1 - plan.page_share),
+                    seed=seed,
+                    progress=_within(bar, clock.share, 1 - plan.page_share),
+                )
+                layers = [
+                    layer.model_copy(update={"quality": learned.get(layer.name, ())})
+                    for layer in layers
+                ]
+            described = _machine(torch.get_num_threads())
+        finally:
+            torch.set_num_threads(before)
+        bar("writing the page", clock.share)
+        found = Comparison(
+            made=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            machine=described,
+            seed=seed,
+            minutes=minutes,
+            seconds=round(clock.passed, 1),
+            d_model=plan.d_model,
+            num_heads=plan.num_heads,
+            length=plan.length,
+            layers=tuple(layers),
+            crossovers=crossovers(layers),
+            left_out=left_out(layers),
+        )
+        publish(found, aside, out, write)
+    return found
+
+
+def _layer(
+    subject: Subject, plan: Plan, clock: Clock, until: float, *, seed: int, say: Say
+) -> Layer:
+    """All about one layer but what it learns, until that share of all time has passed."""
+    say(f"{subject.name}: what waits for what", clock.share)
+    sequential, path, problems = _counts(subject, seed)
+    curves, steps = [], Decode(reason="it sees both sides, and has no state")
+    weights = _ALL
+    threads = torch.get_num_threads()
+    with Helper(subject, seed=seed, threads=threads) as helper:
+        for of, axis, weight in _CURVES:
+            say(f"{subject.name}: {of} by {axis}", clock.share)
+            seconds = clock.until(until) * weight / weights
+            curves.append(_curve(helper, plan, of, axis, seconds))
+            weights -= weight
+        if subject.causal:
+            say(f"{subject.name}: decoding", clock.share)
+            steps = decode(
+                helper,
+                contexts=plan.contexts,
+                d=plan.d_model,
+                heads=plan.num_heads,
+                seconds=clock.until(until),
+            )
+    built = subject.build(plan.d_model, plan.num_heads, plan.length)
+    return Layer(
+        name=subject.name,
+        title=subject.title,
+        kind=subject.config.kind,
+        settings=subject.settings,
+        causal=subject.causal,
+        parameters=sum(parameter.numel() for parameter in built.parameters()),
+        theory=subject.theory,
+        curves=tuple(curves),
+        sequential=sequential,
+        path=path,
+        decode=steps,
+        notes=(*notes_on(subject, curves), *problems),
+    )
+
+
+def _counts(subject: Subject, seed: int) -> tuple[Counted | None, Counted, tuple[str, ...]]:
+    """The chain of operations and the path of a layer, and why one could not be counted."""
+    path = path_lengths(subject, seed=seed)
+    try:
+        return sequential_operations(subject, seed=seed), path, ()
+    except ValueError as error:
+        return None, path, (f"sequential operations were not counted: {error}",)
+
+
+def _curve(helper: Helper, plan: Plan, of: Pass, axis: Axis, seconds: float) -> Curve:
+    along, fixed = (plan.lengths, plan.d_model) if axis == "n" else (plan.widths, plan.length)
+    return curve(
+        helper,
+        of=of,
+        axis=axis,
+        values=along,
+        fixed=fixed,
+        heads=plan.num_heads,
+        seconds=seconds,
+    )
+
+
+def _within(say: Say, start: float, end: float) -> Say:
+    """A progress from 0 to 1, as a part of the whole."""
+    return lambda text, share: say(text, start + (end - start) * share)
+
+
+def _machine(threads: int) -> Machine:
+    return Machine(
+        processor=machine.cpu_model(),
+        cores=machine.usable_cores(),
+        memory_gib=round(machine.memory().get("in all", 0.0), 1),
+        system=platform.platform(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        regard=regard.__version__,
+        threads=threads,
+    )

@@ -1,0 +1,149 @@
+"""Curves end where time or memory do, and a process that dies takes nothing with it."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from regard.compare import curves
+from regard.compare.curves import curve, decode
+from regard.compare.helper import Helper
+from regard.compare.layers import subjects_named
+from regard.compare.results import Curve
+from regard.compare.worker import PassFound, PassOrder, PeakMemory
+
+LENGTHS = tuple(2**power for power in range(5, 13))
+
+
+class Pretended(Helper):
+    """Answers as if a pass took `cost` seconds and `held` bytes for each pair of places."""
+
+    def __init__(self, cost: float, held: float = 1.0) -> None:
+        (subject,) = subjects_named(["plain"])
+        super().__init__(subject, seed=1, threads=1)
+        self.cost, self.held = cost, held
+        self.asked: list[int] = []
+
+    def passes(self, order: PassOrder) -> PassFound | str:
+        self.asked.append(order.n)
+        if order.n > 2048:
+            return "the process was ended"
+        return PassFound(
+            seconds=self.cost * order.n**2, repeats=3, peak_bytes=round(self.held * order.n**2)
+        )
+
+
+def pretended(helper: Pretended, seconds: float) -> Curve:
+    return curve(
+        helper,
+        of="training",
+        axis="n",
+        values=LENGTHS,
+        fixed=16,
+        heads=2,
+        seconds=seconds,
+    )
+
+
+@pytest.fixture
+def helper() -> Iterator[Helper]:
+    (subject,) = subjects_named(["plain"])
+    with Helper(subject, seed=1, threads=1) as made:
+        yield made
+
+
+def order(n: int, seconds: float = 0.2) -> PassOrder:
+    return PassOrder(of="training", n=n, d=16, heads=2, seconds=seconds)
+
+
+def test_a_pass_that_should_take_longer_than_is_left_is_not_begun() -> None:
+    asked = Pretended(cost=1e-3)
+    found = pretended(asked, seconds=20.0)
+    assert asked.asked == [32, 64, 128]
+    assert [point.n for point in found.points] == asked.asked
+    assert found.stopped.startswith("no time left: about 65.5 s would be needed, ")
+    assert found.time is not None
+    assert found.time.exponent == pytest.approx(2.0)
+
+
+def test_with_no_time_at_all_nothing_is_measured() -> None:
+    asked = Pretended(cost=1e-9)
+    found = pretended(asked, seconds=0.0)
+    assert (asked.asked, found.points) == ([], ())
+    assert (found.time, found.memory) == (None, None)
+    assert found.stopped.startswith("no time left")
+
+
+def test_a_pass_that_should_take_more_memory_than_is_free_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(curves, "memory", lambda: {"in all": 9.0, "available": 1.0})
+    asked = Pretended(cost=1e-9, held=2**20)
+    found = pretended(asked, seconds=20.0)
+    assert asked.asked == [32]
+    assert found.stopped == ("no memory left: about 2.0 GiB would be needed, 1.0 GiB are free")
+
+
+def test_a_point_whose_process_died_says_so_and_is_the_last() -> None:
+    found = pretended(Pretended(cost=1e-9), seconds=20.0)
+    *measured, last = found.points
+    assert [point.n for point in measured] == list(LENGTHS[:-1])
+    assert (last.n, last.seconds, last.note) == (4096, None, "the process was ended")
+    assert found.stopped == last.note
+    assert found.time is not None
+    assert found.time.last == 2048
+
+
+def test_a_process_measures_passes_and_steps(helper: Helper) -> None:
+    found = helper.passes(order(64))
+    assert isinstance(found, PassFound)
+    assert found.seconds > 0
+    assert found.repeats >= 1
+    steps = decode(helper, contexts=(8, 64, 256), d=16, heads=2, seconds=5.0)
+    assert [point.context for point in steps.points] == [8, 64, 256]
+    assert [point.state_bytes for point in steps.points] == [8 * 128, 64 * 128, 256 * 128]
+    assert steps.state is not None
+    assert steps.state.exponent == 1.0
+
+
+def test_the_memory_of_a_pass_is_at_least_that_of_its_scores(helper: Helper) -> None:
+    found = helper.passes(order(1024))
+    assert isinstance(found, PassFound)
+    assert found.peak_bytes is not None
+    assert 2 * 1024**2 * 4 < found.peak_bytes < 20 * 2 * 1024**2 * 4
+
+
+def test_a_process_that_was_ended_says_how_and_another_goes_on(helper: Helper) -> None:
+    assert helper._process is not None
+    assert helper._process.pid is not None
+    os.kill(helper._process.pid, signal.SIGKILL)
+    assert helper.passes(order(16)) == (
+        "the process was ended by signal 9, as when there is no more memory"
+    )
+    assert isinstance(helper.passes(order(16)), PassFound)
+
+
+def test_memory_that_there_is_not_is_said_and_the_process_goes_on(helper: Helper) -> None:
+    found = helper.passes(order(2**20))
+    assert isinstance(found, str)
+    assert "memory" in found
+    assert isinstance(helper.passes(order(16)), PassFound)
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for(
+    helper: Helper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(helper.passes(order(16)), PassFound)
+    monkeypatch.setattr("regard.compare.helper.SLACK", 0.05)
+    assert helper.passes(order(4096, seconds=0.0)) == "stopped after 0 s, for want of time"
+
+
+def test_what_is_held_and_let_go_is_in_the_peak() -> None:
+    memory = PeakMemory()
+    held = bytearray(50_000_000)
+    held[::4096] = b"x" * len(held[::4096])
+    del held
+    taken = memory.taken()
+    assert taken is not None
+    assert 45_000_000 < taken < 80_000_000
