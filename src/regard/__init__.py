@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.decoding.translation import Translation
     from regard.errors import RegardError
     from regard.models.config import TransformerConfig
+    from regard.models.recorded import recorded_attention
     from regard.models.transformer import Transformer
     from regard.recipes.load import load_recipe
     from regard.recipes.recipe import Recipe
@@ -47,6 +48,7 @@ __all__ = [
     "load_encoder",
     "load_language_model",
     "load_recipe",
+    "recorded_attention",
     "train",
 ]
 
@@ -68,6 +70,7 @@ _HOMES = {
     "load_encoder": "regard.serving.encoder",
     "load_language_model": "regard.serving.generator",
     "load_recipe": "regard.recipes.load",
+    "recorded_attention": "regard.models.recorded",
     "train": "regard.recipes.run",
 }
 

@@ -320,3 +320,11 @@ def test_takes_any_iterable(translator: Translator) -> None:
     assert translator.score(zip(*zip(*pairs, strict=True), strict=True)) == translator.score(pairs)
     sources = [source for source, _ in pairs]
     assert translator.translate(source for source in sources) == translator.translate(sources)
+
+
+def test_a_loaded_model_tells_its_weights_of_attention(translator: Translator) -> None:
+    source, target = torch.tensor([[5, 6, 7]]), torch.tensor([[5, 6]])
+    with regard.recorded_attention(translator.model, heads=[0]) as found:
+        translator.model(source, target)
+    assert found["decoder_layers.0.cross_attention"].shape == (1, 1, 2, 3)
+    assert found["encoder_layers.0.self_attention"].shape == (1, 1, 3, 3)

@@ -1,12 +1,14 @@
 """Scaled dot-product attention: its plain form, which every faster form equals, and the module."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.errors import ModelError
 from regard.kernels.products import Linear, linear
 from regard.nn.cache import KeysValues, PastKeysValues
 from regard.nn.dropout import dropout as drop
@@ -262,11 +264,30 @@ class Heads(nn.Module):
         key: Float[Tensor, "b g k e"],
         mask: Bool[Tensor, "#b #h #q k"] | None,
         bias: Float[Tensor, "#b #h q k"] | None = None,
-    ) -> Float[Tensor, "b h q k"]:
-        """What `weigh` weighs the values with, computed anew and dense."""
-        sharing = self.num_heads // self.num_kv_heads
-        key_bhke = key.repeat_interleave(sharing, 1)
-        return attention_weights(query, key_bhke, mask, bias=bias, scale=self.scale)
+        heads: Sequence[int] | None = None,
+    ) -> Float[Tensor, "b n q k"]:
+        """What `weigh` weighs the values with, computed anew and dense, of those heads only.
+
+        Raises:
+            ModelError: there are not so many heads.
+        """
+        chosen = self.chosen(heads)
+        shared = [head // (self.num_heads // self.num_kv_heads) for head in chosen]
+        mask, bias = (x if x is None or x.shape[1] == 1 else x[:, chosen] for x in (mask, bias))
+        return attention_weights(
+            query[:, chosen], key[:, shared], mask, bias=bias, scale=self.scale
+        )
+
+    def chosen(self, heads: Sequence[int] | None) -> list[int]:
+        """These heads, or all.
+
+        Raises:
+            ModelError: there are not so many.
+        """
+        chosen = list(range(self.num_heads)) if heads is None else list(heads)
+        if any(not 0 <= head < self.num_heads for head in chosen):
+            raise ModelError(f"heads = {chosen}: they have the numbers 0 to {self.num_heads - 1}")
+        return chosen
 
     def _project(self, x: Tensor, start: int, end: int) -> Tensor:
         bias = None if self.input.bias is None else self.input.bias[start:end]
@@ -372,6 +393,22 @@ class MultiHeadAttention(Heads):
             weights_bhqk = weights_bgqk.reshape(b, heads, q, -1)
             record.append(weights_bhqk.mean(1).view(*x_rqd.shape[:2], -1))
         return self.join(self.weigh(query_bhqe, memory, mask)).view_as(x_rqd)
+
+    def cross_weights(
+        self,
+        x_rqd: Float[Tensor, "r q d"],
+        memory: KeysValues,
+        mask: Bool[Tensor, "#b 1 1 k"] | None = None,
+        heads: Sequence[int] | None = None,
+    ) -> Float[Tensor, "r h q k"]:
+        """What `cross` takes from each place of a memory, of those heads, computed anew."""
+        rows = len(memory.key_bhke)
+        grouped_bqd = x_rqd.reshape(rows, -1, x_rqd.shape[-1])
+        query_bhqe = self._heads(self._project(grouped_bqd, 0, self.widths[0]))
+        weights_bhqk = self.weights_of(query_bhqe, memory.key_bhke, mask, heads=heads)
+        b, h, _, k = weights_bhqk.shape
+        parted = weights_bhqk.view(b, h, -1, x_rqd.shape[1], k).transpose(1, 2)
+        return parted.reshape(len(x_rqd), h, -1, k)
 
     def keys_and_values(self, memory_bkd: Float[Tensor, "b k d"]) -> KeysValues:
         """The keys and values of a memory, to attend to with `cross` as often as needed."""

@@ -1,5 +1,7 @@
 """Attention to near blocks, to global ones and to some drawn at random."""
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn import functional
 
@@ -90,6 +92,21 @@ class BigBirdAttention(Heads, RowMixer):
             least = scores.topk(wanted, largest=False).indices
             chosen = chosen.scatter(2, least, True) & candidates
         return (fixed & there) | chosen
+
+    def row_weights(
+        self, x_nld: Float[Tensor, "n l d"], rows: Rows, heads: Sequence[int] | None
+    ) -> Float[Tensor, "n h l l"]:
+        """The weights of the plain form, under each row's pattern as a mask."""
+        query, seen = self.project(x_nld, rows.rotation)
+        place = torch.arange(rows.length, device=query.device) // self.block
+        most = -(-rows.length // self.block)
+        linked = self.links(-(-self._count(rows) // self.block), most)
+        mask = linked[:, place][:, :, place][:, None]
+        mask = mask.tril() if self.causal else mask
+        if rows.mask_nl is not None:
+            mask = mask & rows.mask_nl[:, None, None]
+        bias = rows.scheme.bias(rows.position_nl, rows.position_nl)
+        return self.weights_of(query, seen.key_bhke, mask, bias, heads)
 
     def _count(self, rows: Rows) -> Tensor:
         """The tokens of each sequence so far."""

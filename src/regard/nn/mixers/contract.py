@@ -1,9 +1,11 @@
 """What every sequence layer is: vectors in and out, and a state to go on from."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from torch import nn
 
+from regard.errors import ModelError
 from regard.nn.cache import Past, PastKeysValues, RecurrentState
 from regard.nn.mixers.rows import Rows
 from regard.nn.mixers.span import Span
@@ -33,6 +35,24 @@ class Mixer(nn.Module, ABC):
             ValueError: the layer is not causal.
         """
 
+    def weights(
+        self, x_bqd: Float[Tensor, "b q d"], span: Span, heads: Sequence[int] | None = None
+    ) -> Float[Tensor, "b h q k"]:
+        """What each place takes from each in a whole pass over `x_bqd`, head by head.
+
+        Computed anew and dense, whatever form the layer has; without dropout. A place of padding
+        takes nothing and gives nothing.
+
+        Args:
+            x_bqd: what comes into the layer.
+            span: the places; no step, which sees others than these.
+            heads: which heads, in the order of the result; None = all.
+
+        Raises:
+            ModelError: the layer has no such weights, or not so many heads.
+        """
+        raise ModelError(f"a {type(self).__name__} layer has no weights of attention")
+
 
 class RowMixer(Mixer):
     """A mixer that is told only of sequences in rows of their own, tokens first."""
@@ -51,6 +71,23 @@ class RowMixer(Mixer):
             raise TypeError("this layer's past is a RecurrentState")
         rows = span.rows
         return rows.put(self.run(rows.take(x_bqd), rows, past))
+
+    def row_weights(
+        self, x_nld: Float[Tensor, "n l d"], rows: Rows, heads: Sequence[int] | None
+    ) -> Float[Tensor, "n h l l"]:
+        """The weights over rows whose padding is 0; those of padding are not asked for.
+
+        Raises:
+            ModelError: the layer has no such weights.
+        """
+        raise ModelError(f"a {type(self).__name__} layer has no weights of attention")
+
+    def weights(
+        self, x_bqd: Float[Tensor, "b q d"], span: Span, heads: Sequence[int] | None = None
+    ) -> Float[Tensor, "b h q k"]:
+        """What each place takes from each in a whole pass over `x_bqd`, head by head."""
+        rows = span.rows
+        return rows.put_pairs(self.row_weights(rows.take(x_bqd), rows, heads))
 
     def new_past(self) -> RecurrentState:
         """What to remember of no token yet."""

@@ -1,5 +1,7 @@
 """Attention to every token that may be seen."""
 
+from collections.abc import Sequence
+
 from regard.nn.attention import Heads
 from regard.nn.cache import Past, PastKeysValues, RecurrentState
 from regard.nn.mixers.contract import Mixer
@@ -31,7 +33,14 @@ class FullAttention(Heads, Mixer):
         """What to remember of no token yet."""
         return PastKeysValues()
 
-    def weights(self, x_bqd: Float[Tensor, "b q d"], span: Span) -> Float[Tensor, "b h q k"]:
-        """What each place takes from each, head by head, in a whole pass over `x_bqd`."""
+    def weights(
+        self, x_bqd: Float[Tensor, "b q d"], span: Span, heads: Sequence[int] | None = None
+    ) -> Float[Tensor, "b h q k"]:
+        """What each place takes from each in a whole pass over `x_bqd`, head by head."""
+        if span.mask_bq is not None:
+            x_bqd = x_bqd.masked_fill(~span.mask_bq[..., None], 0.0)
         query_bhqe, seen = self.project(x_bqd, span.rotation)
-        return self.weights_of(query_bhqe, seen.key_bhke, span.mask, span.bias)
+        weights_bhqk = self.weights_of(query_bhqe, seen.key_bhke, span.mask, span.bias, heads)
+        if span.mask_bq is None:
+            return weights_bhqk
+        return weights_bhqk.masked_fill(~span.mask_bq[:, None, :, None], 0.0)

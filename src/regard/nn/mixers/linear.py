@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
@@ -70,6 +71,17 @@ class FeatureAttention(Heads, RowMixer):
             else:
                 out = query @ (key.transpose(-1, -2) @ value)
         return self.join(normalised(out).to(x_nld.dtype))
+
+    def row_weights(
+        self, x_nld: Float[Tensor, "n l d"], rows: Rows, heads: Sequence[int] | None
+    ) -> Float[Tensor, "n h l l"]:
+        """The products of features of every pair over their sums, which `run` never computes."""
+        query, key, _ = self.features(x_nld, rows)
+        chosen = self.chosen(heads)
+        products = query[:, chosen] @ key[:, chosen].transpose(-1, -2)
+        products = products.tril() if self.causal else products
+        total = products.sum(-1, keepdim=True)
+        return products / total.masked_fill(total == 0, 1.0)
 
 
 def normalised(out_nhlw: Float[Tensor, "n h l w1"]) -> Float[Tensor, "n h l w"]:

@@ -1,5 +1,7 @@
 """Attention to a fixed number of mixtures of all tokens."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
@@ -54,6 +56,24 @@ class Linformer(Heads, RowMixer):
         key, value = (x[:, :, :length] for x in (key, value))
         mixed = KeysValues(self.keys_rl[:, :length] @ key, self.values_rl[:, :length] @ value)
         return self.join(self.weigh(query, mixed, None))
+
+    def row_weights(
+        self, x_nld: Float[Tensor, "n l d"], rows: Rows, heads: Sequence[int] | None
+    ) -> Float[Tensor, "n h l l"]:
+        """How much of each token's value comes out, by way of the mixtures.
+
+        As mixtures may take from a token with a minus, so may these; they need not sum to 1.
+        """
+        query, seen = self.project(x_nld)
+        length = rows.length
+        if length > self.keys_rl.shape[1]:
+            raise ModelError(f"the Linformer has {self.keys_rl.shape[1]} places, and {length} came")
+        key, values_nrl = seen.key_bhke, self.values_rl[None, :, :length]
+        if rows.mask_nl is not None:
+            key = key.masked_fill(~rows.mask_nl[:, None, :, None], 0.0)
+            values_nrl = values_nrl.masked_fill(~rows.mask_nl[:, None], 0.0)
+        mixed = self.keys_rl[:, :length] @ key
+        return self.weights_of(query, mixed, None, heads=heads) @ values_nrl[:, None]
 
     def new_past(self) -> RecurrentState:
         """There is none.

@@ -94,6 +94,29 @@ class Rows:
         """The vectors back where `take` had them from; those of padding are finite."""
         return y_nld if self._moves is None else _moved(y_nld, self._moves[1])
 
+    def put_pairs(self, w_nhlk: Float[Tensor, "n h l l"]) -> Float[Tensor, "b h q q"]:
+        """What is of pairs of places, where `take` had them from; 0 where one is padding.
+
+        Pairs of places in two rows, which tell each other nothing, have 0 too.
+        """
+        if self._moves is None:
+            if self.mask_nl is None:
+                return w_nhlk
+            return w_nhlk.masked_fill(~self._pairs(self.mask_nl), 0.0)
+        back_bq = self._moves[1]
+        row_bq, place_bq = back_bq.clamp(min=0) // self.length, back_bq.clamp(min=0) % self.length
+        w_bqkh = w_nhlk.permute(0, 2, 3, 1)[
+            row_bq[:, :, None], place_bq[:, :, None], place_bq[:, None, :]
+        ]
+        apart_bqk = row_bq[:, :, None] != row_bq[:, None, :]
+        there = self._pairs(back_bq >= 0) & ~apart_bqk[:, None]
+        return w_bqkh.permute(0, 3, 1, 2).masked_fill(~there, 0.0)
+
+    @staticmethod
+    def _pairs(mask_bq: Tensor) -> Tensor:
+        """Where both places of a pair are tokens: b 1 q k."""
+        return mask_bq[:, None, :, None] & mask_bq[:, None, None, :]
+
     @property
     def rotation(self) -> Rotation | None:
         """How queries and new keys are turned."""

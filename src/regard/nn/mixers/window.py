@@ -1,5 +1,6 @@
 """Attention to a window of tokens around each query, in time and memory linear in the length."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -97,6 +98,17 @@ class WindowAttention(Heads, RowMixer):
         global_1k = places < self.global_tokens
         seen = seen | global_1k | global_1k.T
         return seen.tril() if self.causal else seen
+
+    def row_weights(
+        self, x_nld: Float[Tensor, "n l d"], rows: Rows, heads: Sequence[int] | None
+    ) -> Float[Tensor, "n h l l"]:
+        """The weights of the plain form, under this layer's pattern as a mask."""
+        query, seen = self.project(x_nld, rows.rotation)
+        mask = self.pattern(rows.length).to(query.device)[None, None]
+        if rows.mask_nl is not None:
+            mask = mask & rows.mask_nl[:, None, None]
+        bias = rows.scheme.bias(rows.position_nl, rows.position_nl)
+        return self.weights_of(query, seen.key_bhke, mask, bias, heads)
 
     def _globals(self, new: _Keys, rows: Rows, past: RecurrentState | None) -> _Globals | None:
         """Keys and values of the global tokens, the first of a sequence; 0 for those to come."""
