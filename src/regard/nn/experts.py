@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import linear
 from regard.nn.config import ExpertsConfig, FeedForwardKind, PlainActivation
 from regard.nn.dropout import Dropout
 from regard.nn.feed_forward import GATES, activate
@@ -126,14 +127,14 @@ class Experts(nn.Module):
         for number, part_cd in enumerate(torch.split(x_md, counts)):
             if not len(part_cd):
                 continue
-            inner = functional.linear(part_cd, inputs[number], input_biases[number])
+            inner = linear(part_cd, inputs[number], input_biases[number])
             if self.gated:
                 gate, inner = inner.chunk(2, dim=-1)
                 inner = activate(gate, self.activation) * inner
             else:
                 inner = activate(inner, self.activation)
             inner = self.dropout(inner)
-            made.append(functional.linear(inner, outputs[number], output_biases[number]))
+            made.append(linear(inner, outputs[number], output_biases[number]))
         return torch.cat(made)
 
     def _biases(self, bias: Tensor | None) -> tuple[Tensor | None, ...]:
