@@ -7,6 +7,7 @@ from regard.nn.masks import padding_mask
 from regard.training.losses import (
     label_smoothed_cross_entropy,
     linear_cross_entropy,
+    slopes_,
     translation_loss,
 )
 from regard.training.parts import split_batch
@@ -22,13 +23,13 @@ def case(dtype: torch.dtype, n: int = 23, d: int = 8, v: int = 37) -> tuple[torc
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-@pytest.mark.parametrize("chunk_rows", [1, 7, 23, 512])
+@pytest.mark.parametrize("block_rows", [1, 7, 23, 512])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-10)])
 def test_the_chunked_loss_and_its_gradients_equal_torchs_own(
-    dtype: torch.dtype, tolerance: float, chunk_rows: int, smoothing: float
+    dtype: torch.dtype, tolerance: float, block_rows: int, smoothing: float
 ) -> None:
     hidden_nd, weight_vd, targets_n = case(dtype)
-    sums = linear_cross_entropy(hidden_nd, weight_vd, targets_n, smoothing, chunk_rows=chunk_rows)
+    sums = linear_cross_entropy(hidden_nd, weight_vd, targets_n, smoothing, block_rows=block_rows)
     (sums.smoothed / len(targets_n)).backward()
     mine = [hidden_nd.grad, weight_vd.grad]
     hidden_nd.grad = weight_vd.grad = None
@@ -44,16 +45,16 @@ def test_the_chunked_loss_and_its_gradients_equal_torchs_own(
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-@pytest.mark.parametrize("chunk_rows", [1, 7, 512])
+@pytest.mark.parametrize("block_rows", [1, 7, 512])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-10)])
 def test_a_bias_of_the_logits_and_its_gradient_are_those_of_the_plain_form(
-    dtype: torch.dtype, tolerance: float, chunk_rows: int, smoothing: float
+    dtype: torch.dtype, tolerance: float, block_rows: int, smoothing: float
 ) -> None:
     hidden_nd, weight_vd, targets_n = case(dtype)
     bias_v = torch.linspace(-2, 2, len(weight_vd), dtype=dtype).requires_grad_()
     inputs = (hidden_nd, weight_vd, bias_v)
     sums = linear_cross_entropy(
-        hidden_nd, weight_vd, targets_n, smoothing, bias_v=bias_v, chunk_rows=chunk_rows
+        hidden_nd, weight_vd, targets_n, smoothing, bias_v=bias_v, block_rows=block_rows
     )
     mine = torch.autograd.grad(sums.smoothed * 0.5, inputs)
     logits_nv = hidden_nd @ weight_vd.t() + bias_v
@@ -100,7 +101,7 @@ def test_the_plain_loss_counts_real_target_tokens_only(smoothing: float) -> None
 def test_a_tied_weight_gets_the_gradients_of_both_its_places() -> None:
     _, weight_vd, targets_n = case(torch.float64)
     inputs_n = targets_n.flip(0)
-    sums = linear_cross_entropy(weight_vd[inputs_n], weight_vd, targets_n, 0.1, chunk_rows=5)
+    sums = linear_cross_entropy(weight_vd[inputs_n], weight_vd, targets_n, 0.1, block_rows=5)
     (sums.smoothed * 3).backward()
     mine, weight_vd.grad = weight_vd.grad, None
     logits_nv = weight_vd[inputs_n] @ weight_vd.t()
@@ -141,7 +142,7 @@ def test_under_autocast_the_loss_is_that_of_bfloat16_logits_summed_in_float32() 
     assert (mine - weight_vd.grad).norm() < 0.02 * weight_vd.grad.norm()
 
 
-def test_no_more_than_a_chunk_of_logits_is_ever_held() -> None:
+def test_no_more_than_a_block_of_logits_is_ever_held() -> None:
     hidden_nd, weight_vd, targets_n = case(torch.float32, n=4000, d=4, v=500)
     largest = 0
 
@@ -158,7 +159,7 @@ def test_no_more_than_a_chunk_of_logits_is_ever_held() -> None:
 
     with Watch():
         linear_cross_entropy(
-            hidden_nd, weight_vd, targets_n, 0.1, chunk_rows=64
+            hidden_nd, weight_vd, targets_n, 0.1, block_rows=64
         ).smoothed.backward()
     assert largest == 64 * 500
 
@@ -175,3 +176,41 @@ def test_a_models_loss_is_that_of_its_logits_at_real_places() -> None:
     torch.testing.assert_close(
         (sums.smoothed, sums.nll), (plain.smoothed, plain.nll), rtol=1e-10, atol=1e-10
     )
+
+
+def test_the_gradients_are_given_away_once() -> None:
+    hidden_nd, weight_vd, targets_n = case(torch.float32)
+    smoothed = linear_cross_entropy(hidden_nd, weight_vd, targets_n, 0.1).smoothed
+    smoothed.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="once only"):
+        smoothed.backward()
+
+
+def test_the_loss_of_no_token_is_zero_and_so_are_its_gradients() -> None:
+    hidden_nd, weight_vd, targets_n = case(torch.float32)
+    linear_cross_entropy(hidden_nd[:0], weight_vd, targets_n[:0], 0.1).smoothed.backward()
+    assert weight_vd.grad is not None
+    assert not weight_vd.grad.any()
+
+
+def test_a_target_whose_probability_underflows_has_a_finite_loss_and_slope() -> None:
+    logits_nv = torch.tensor([[0.0, 500.0, -500.0], [3.0, 1.0, 2.0]])
+    targets_n = torch.tensor([2, 0])
+    plain_nv = logits_nv.double().requires_grad_()
+    plain = functional.cross_entropy(plain_nv, targets_n, label_smoothing=0.1, reduction="sum")
+    plain.backward()
+    smoothed, nll = slopes_(logits_nv, targets_n, 0.1)
+    theirs = functional.cross_entropy(plain_nv, targets_n, reduction="sum")
+    torch.testing.assert_close(smoothed.double(), plain, rtol=1e-6, atol=0)
+    torch.testing.assert_close(nll.double(), theirs, rtol=1e-6, atol=0)
+    torch.testing.assert_close(logits_nv.double(), plain_nv.grad, rtol=1e-6, atol=1e-6)
+
+
+def test_without_writing_the_logits_stay_and_the_sums_are_the_same() -> None:
+    logits_nv = torch.randn(9, 11, generator=torch.Generator().manual_seed(1))
+    before_nv = logits_nv.clone()
+    targets_n = torch.arange(9)
+    sums = slopes_(logits_nv, targets_n, 0.1, write=False)
+    assert torch.equal(logits_nv, before_nv)
+    assert torch.equal(sums, slopes_(logits_nv, targets_n, 0.1))
+    assert not torch.equal(logits_nv, before_nv)

@@ -1,5 +1,6 @@
 """Label-smoothed cross-entropy over real target tokens, plain and without the logits held whole."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -12,7 +13,12 @@ from regard.models.encoder import TextEncoder
 from regard.shapes import Bool, Float, Int, Tensor
 from regard.training.parts import LabelPart, PairPart, TextPart
 
-CHUNK_ROWS = 512
+# What is held of logits, and then of their slopes, in the type of the products: rows enough for
+# those to run at full speed.
+BLOCK_BYTES = 128 * 2**20
+# What of a block is worked on in float32 at a time: on a CPU, what its caches hold.
+_CHUNK_BYTES = {"cpu": 8 * 2**20}
+_CHUNK_BYTES_ELSEWHERE = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +91,16 @@ def linear_cross_entropy(
     label_smoothing: float,
     *,
     bias_v: Float[Tensor, " v"] | None = None,
-    chunk_rows: int = CHUNK_ROWS,
+    block_rows: int | None = None,
 ) -> LossSums:
-    """Project to the vocabulary and take the cross-entropy, `chunk_rows` tokens at a time.
+    """Project to the vocabulary and take the cross-entropy, a block of tokens at a time.
 
-    Never holds more than `chunk_rows` x v logits: each chunk's gradients are computed as soon as
-    its loss is, so nothing is kept for the backward pass but the gradients. Under autocast
-    the matrix products run in the autocast type; the softmax and the sums never do. The weight
-    may be tied to an embedding: its gradient is added to what comes from there.
+    Never holds more than a block of logits: each block's gradients are computed as soon as its
+    loss is, the slopes of the loss written over the logits, so nothing is kept for the backward
+    pass but the gradients. That pass scales them in place and can be done once. Under autocast
+    the logits and the matrix products are of the autocast type; the softmax and the sums never
+    are, and of those no more than a few megabytes exist at once. The weight may be tied to an
+    embedding: its gradient is added to what comes from there.
 
     Args:
         hidden_nd: hidden states of real target tokens only.
@@ -100,7 +108,7 @@ def linear_cross_entropy(
         targets_n: the tokens to be predicted.
         label_smoothing: the share spread evenly over the whole vocabulary.
         bias_v: what is added to the logits; None for nothing.
-        chunk_rows: tokens whose logits are held at once.
+        block_rows: tokens whose logits are held at once; left out, as many as fit `BLOCK_BYTES`.
     """
     device = hidden_nd.device.type
     compute = (
@@ -116,7 +124,7 @@ def linear_cross_entropy(
             bias_v,
             targets_n,
             label_smoothing,
-            chunk_rows,
+            block_rows or max(1, BLOCK_BYTES // (len(weight_vd) * compute.itemsize)),
             compute,
             torch.is_grad_enabled(),
         ),
@@ -135,66 +143,97 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias_v: Tensor | None,
         targets_n: Tensor,
         label_smoothing: float,
-        chunk_rows: int,
+        block_rows: int,
         compute: torch.dtype,
         with_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(compute, torch.float32)
-        hidden_gradient = weight_gradient = bias_gradient = None
-        if with_gradients and ctx.needs_input_grad[0]:
-            hidden_gradient = torch.empty_like(hidden_nd, dtype=wide)
-        if with_gradients and ctx.needs_input_grad[1]:
-            weight_gradient = torch.zeros_like(weight_vd, dtype=wide)
-        if with_gradients and bias_v is not None and ctx.needs_input_grad[2]:
-            bias_gradient = torch.zeros_like(bias_v, dtype=wide)
-        smoothed = hidden_nd.new_zeros((), dtype=wide)
-        nll = hidden_nd.new_zeros((), dtype=wide)
+        wanted = [with_gradients and need for need in ctx.needs_input_grad[:3]]
+        hidden_gradient = torch.empty_like(hidden_nd, dtype=wide) if wanted[0] else None
+        weight_gradient: Tensor | None = None
+        bias_gradient = (
+            torch.zeros_like(bias_v, dtype=wide) if bias_v is not None and wanted[2] else None
+        )
+        sums = hidden_nd.new_zeros(2, dtype=wide)
         with torch.autocast(hidden_nd.device.type, enabled=False):
             narrow_hidden_nd, narrow_weight_vd = hidden_nd.to(compute), weight_vd.to(compute)
-            for start in range(0, len(hidden_nd), chunk_rows):
-                rows = slice(start, start + chunk_rows)
-                hidden_cd, targets_c1 = narrow_hidden_nd[rows], targets_n[rows].unsqueeze(1)
-                logits_cv = product(hidden_cd, narrow_weight_vd.t())
+            for rows in _blocks(len(hidden_nd), block_rows):
+                hidden_cd = narrow_hidden_nd[rows]
+                block_cv = product(hidden_cd, narrow_weight_vd.t())
                 if bias_v is not None:
-                    logits_cv = logits_cv + bias_v
-                log_probs_cv = torch.log_softmax(logits_cv, -1, dtype=wide)
-                chunk_nll = -log_probs_cv.gather(1, targets_c1).sum()
-                nll += chunk_nll
-                smoothed += (1 - label_smoothing) * chunk_nll
-                if label_smoothing:
-                    smoothed -= label_smoothing * log_probs_cv.mean(dim=-1).sum()
-                if hidden_gradient is None and weight_gradient is None and bias_gradient is None:
-                    continue
-                slope_cv = _slope(log_probs_cv, targets_c1, label_smoothing)
-                if bias_gradient is not None:
-                    bias_gradient += slope_cv.sum(0)
-                slope_cv = slope_cv.to(compute)
+                    block_cv += bias_v
+                sums += slopes_(block_cv, targets_n[rows], label_smoothing, write=any(wanted))
                 if hidden_gradient is not None:
-                    hidden_gradient[rows] = product(slope_cv, narrow_weight_vd)
+                    hidden_gradient[rows] = product(block_cv, narrow_weight_vd)
+                if bias_gradient is not None:
+                    bias_gradient += block_cv.sum(0, dtype=wide)
                 if weight_gradient is not None:
-                    add_product(weight_gradient, slope_cv.t(), hidden_cd)
-        ctx.gradients = (hidden_gradient, weight_gradient, bias_gradient)
+                    add_product(weight_gradient, block_cv.t(), hidden_cd)
+                elif wanted[1]:
+                    weight_gradient = product(block_cv.t(), hidden_cd).to(wide)
+        if wanted[1] and weight_gradient is None:  # no token at all
+            weight_gradient = torch.zeros_like(weight_vd, dtype=wide)
+        ctx.gradients = [hidden_gradient, weight_gradient, bias_gradient]
         ctx.types = (hidden_nd.dtype, weight_vd.dtype, bias_v.dtype if bias_v is not None else wide)
+        smoothed, nll = sums.unbind()
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        if ctx.gradients is None:
+            raise RuntimeError("the gradients of linear_cross_entropy can be taken once only")
+        # What is large is given away without a copy.
+        gradients, ctx.gradients = ctx.gradients, None
         scaled = [
-            None if gradient is None else (gradient * outer[0]).to(kind)
-            for gradient, kind in zip(ctx.gradients, ctx.types, strict=True)
+            None if gradient is None else gradient.mul_(outer[0]).to(kind)
+            for gradient, kind in zip(gradients, ctx.types, strict=True)
         ]
         return (*scaled, None, None, None, None, None)
 
 
-def _slope(log_probs_cv: Tensor, targets_c1: Tensor, label_smoothing: float) -> Tensor:
-    """The gradient of the smoothed loss in the logits, written over the log-probabilities."""
-    slope_cv = log_probs_cv.exp_()
+def _blocks(count: int, most: int) -> Iterator[slice]:
+    """As few stretches of up to `most` rows as can be, of about the same size."""
+    blocks = -(-count // most)
+    for block in range(blocks):
+        yield slice(block * count // blocks, (block + 1) * count // blocks)
+
+
+def slopes_(
+    logits_nv: Float[Tensor, "n v"],
+    targets_n: Int[Tensor, "n"],
+    label_smoothing: float,
+    *,
+    write: bool = True,
+) -> Float[Tensor, "2"]:
+    """The smoothed loss and the unsmoothed one, summed; writes the slopes of the first over logits.
+
+    All is computed in float32 at least, and a slope is then rounded to the type of the logits.
+    Without `write` the logits stay.
+    """
+    wide = torch.promote_types(logits_nv.dtype, torch.float32)
+    size = logits_nv.shape[1]
+    bytes_ = _CHUNK_BYTES.get(logits_nv.device.type, _CHUNK_BYTES_ELSEWHERE)
+    sums = []
+    for rows in _blocks(len(logits_nv), max(1, bytes_ // (size * wide.itemsize))):
+        logits_cv, targets_c1 = logits_nv[rows].to(wide), targets_n[rows].unsqueeze(1)
+        probabilities_cv = logits_cv.softmax(-1)
+        # The largest probability is at least 1 / v: its logarithm is exact where others underflow.
+        total_c1 = logits_cv.amax(1, True) - probabilities_cv.amax(1, True).log()
+        nll = (total_c1 - logits_cv.gather(1, targets_c1)).sum()
+        uniform = (total_c1.squeeze(1) - logits_cv.mean(1)).sum() if label_smoothing else 0.0
+        sums.append(torch.stack(((1 - label_smoothing) * nll + label_smoothing * uniform, nll)))
+        if write:
+            logits_nv[rows] = _slope(probabilities_cv, targets_c1, label_smoothing)
+    return torch.stack(sums).sum(0)
+
+
+def _slope(probabilities_cv: Tensor, targets_c1: Tensor, label_smoothing: float) -> Tensor:
+    """The gradient of the smoothed loss in the logits, written over the probabilities."""
     if label_smoothing:
-        slope_cv -= label_smoothing / slope_cv.shape[1]
-    return slope_cv.scatter_add_(
-        1, targets_c1, slope_cv.new_full((1, 1), label_smoothing - 1).expand_as(targets_c1)
-    )
+        probabilities_cv -= label_smoothing / probabilities_cv.shape[1]
+    off_c1 = probabilities_cv.new_full((1, 1), label_smoothing - 1).expand_as(targets_c1)
+    return probabilities_cv.scatter_add_(1, targets_c1, off_c1)
 
 
 def translation_loss(model: nn.Module, part: PairPart, label_smoothing: float) -> LossSums:

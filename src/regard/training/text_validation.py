@@ -21,7 +21,6 @@ from regard.models.encoder import TextEncoder
 from regard.shapes import Float, Int, Tensor
 from regard.text.vocabulary import Vocabulary
 from regard.training.losses import (
-    CHUNK_ROWS,
     language_model_loss,
     linear_cross_entropy,
     masked_states,
@@ -32,6 +31,7 @@ from regard.training.validation import Continued, Validation
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 _CONTINUED_TOKENS = 60
+_CHUNK_ROWS = 512
 
 
 class LanguageValidator:
@@ -179,8 +179,8 @@ def _right(
 ) -> int:
     """How many targets are the likeliest token at their place."""
     right = 0
-    for start in range(0, len(targets_n), CHUNK_ROWS):
-        rows = slice(start, start + CHUNK_ROWS)
+    for start in range(0, len(targets_n), _CHUNK_ROWS):
+        rows = slice(start, start + _CHUNK_ROWS)
         logits_cv = linear(hidden_nd[rows], network.output_weight, network.output_bias)
         right += int((logits_cv.argmax(1) == targets_n[rows]).sum())
     return right
