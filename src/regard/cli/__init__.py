@@ -8,6 +8,7 @@ from pathlib import Path
 from cyclopts import App, Parameter
 
 import regard
+from regard.cli.comparison import compare
 from regard.cli.encoding import classify, embed, fill
 from regard.cli.exchange import export, import_, quantize
 from regard.cli.generation import generate
@@ -21,7 +22,8 @@ from regard.exits import run_guarded
 # Every command, in the order in which --help names them.
 COMMANDS: list[Callable[..., None]] = [
     demo, train, finetune, translate, evaluate, score, generate,
-    embed, classify, fill, average, merge, import_, export, quantize, info, doctor,
+    embed, classify, fill, average, merge, import_, export, quantize, compare, info,
+    doctor,
 ]  # fmt: skip
 
 app = App(

@@ -1,6 +1,7 @@
 """A whole comparison: what is measured in which order, and what each part of it may take."""
 
 import datetime
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ from regard.compare.results import (
     Quality,
 )
 from regard.compare.scaling import crossovers
+from regard.errors import RegardError
 
 Say = Callable[[str, float], None]
 
@@ -129,9 +131,13 @@ def compare(
         write: writes the page and plots into a folder, beside compare.json.
 
     Raises:
-        RegardError: there is no layer of a name.
+        RegardError: there is no layer of a name, or `minutes` or `seed` is not a number to use.
         RunFolderError: `out` holds something else, or can't be written.
     """
+    if not (math.isfinite(minutes) and minutes > 0):
+        raise RegardError(f"expected minutes above 0, got {minutes}", where="--minutes")
+    if not 0 <= seed < 2**63:
+        raise RegardError(f"expected a seed from 0 to 2^63 - 1, got {seed}", where="--seed")
     clock, plan = Clock(60 * minutes), plan or Plan()
     subjects = subjects_named(names)
     before = torch.get_num_threads()

@@ -1,0 +1,40 @@
+"""The command that measures sequence layers: compare."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.types import NonNegativeInt, PositiveFloat
+
+from regard.cli.options import Threads
+from regard.compare.names import LayerName
+
+
+def compare(
+    *,
+    minutes: PositiveFloat = 3.0,
+    out: Path = Path("comparison"),
+    seed: NonNegativeInt = 0,
+    layers: Annotated[tuple[LayerName, ...], Parameter(consume_multiple=True)] = (),
+    threads: Threads = None,
+) -> None:
+    """Measure every sequence layer on this machine, and set it beside theory.
+
+    Time and memory against length and width, operations in sequence, paths between positions,
+    decoding, and the lengths from which each pays. What there is no time for is left out.
+
+    Args:
+        minutes: How long all may take. Default: 3.
+        out: The folder to write; an earlier comparison in it is replaced. Default: comparison.
+        seed: Of all random numbers. Default: 0.
+        layers: Only these. Default: all.
+    """
+    from regard.signals import load_torch
+
+    load_torch("regard.compare.run")
+    from regard.compare.run import compare as run
+    from regard.compare.summary import summary
+
+    found = run(out, minutes=minutes, seed=seed, names=layers, threads=threads)
+    print(summary(found))
+    print(f"\nwritten to {out}")
