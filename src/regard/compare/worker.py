@@ -8,6 +8,7 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,6 +28,10 @@ MOST_REPEATS: Final = 7
 _WARM: Final = 8  # places of the first pass, which loads what any pass needs
 _PREFILL: Final = 512
 _STEPS: Final = 15
+# Options of glibc's mallopt, and the largest threshold that it sets by itself.
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+_LARGEST_KEPT: Final = 2**25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,29 +104,26 @@ def work(connection: Connection, subject: Subject, *, seed: int, threads: int) -
 
 
 def passes(subject: Subject, order: PassOrder) -> PassFound:
-    """Make passes over one random sequence.
+    """Make passes over one random sequence: the first for the memory, the others for the time.
 
-    The first may load what no later one must, so that memory is taken from the second and the
-    time from all that come after the first; from the first if there is no time for another.
+    The first is timed, too, where there is no time for another.
     """
     layer = subject.build(order.d, order.heads, order.n)
     layer.train(order.of == "training")
     x = torch.randn(1, order.n, order.d)
     one_pass(subject, layer, x[:, :_WARM], order.of)
-    first_memory = PeakMemory()
-    started = time.perf_counter()
-    one_pass(subject, layer, x, order.of)
-    first = time.perf_counter() - started
-    peak = first_memory.taken()
+    with _returning_memory():
+        memory = PeakMemory()
+        started = time.perf_counter()
+        one_pass(subject, layer, x, order.of)
+        first = time.perf_counter() - started
+        peak = memory.taken()
     wanted = min(MOST_REPEATS, int((order.seconds - first) / max(first, 1e-9)))
     times = []
-    for number in range(wanted):
-        memory = PeakMemory() if number == 0 else None
+    for _ in range(wanted):
         started = time.perf_counter()
         one_pass(subject, layer, x, order.of)
         times.append(time.perf_counter() - started)
-        if memory is not None:
-            peak = memory.taken() or peak
     times = times or [first]
     return PassFound(seconds=statistics.median(times), repeats=len(times), peak_bytes=peak)
 
@@ -193,6 +195,27 @@ def _give_back() -> None:
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def _returning_memory() -> Iterator[None]:
+    """Inside the block glibc returns what is freed at once, so that the peak is that of tensors.
+
+    Otherwise it keeps blocks and their gaps, which makes the peak depend on what came before,
+    and a pass faster: after the block it is as any process comes to be that uses large ones.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt if sys.platform.startswith("linux") else None
+    except (OSError, AttributeError):
+        set_option = None
+    if set_option is not None:
+        set_option(_MMAP_THRESHOLD, 2**18)
+    try:
+        yield
+    finally:
+        if set_option is not None:
+            set_option(_MMAP_THRESHOLD, _LARGEST_KEPT)
+            set_option(_TRIM_THRESHOLD, 2 * _LARGEST_KEPT)
 
 
 def _reset_peak() -> bool:
