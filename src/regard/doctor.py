@@ -29,6 +29,7 @@ OPTIONAL = {
     "tensorboard": "to write TensorBoard events: python -m pip install 'regard[tensorboard]'",
     "sentencepiece": "for vocabularies of SentencePiece: "
     "python -m pip install 'regard[sentencepiece]'",
+    "matplotlib": "for the plots of regard compare: python -m pip install 'regard[compare]'",
     "ctranslate2": "to export to CTranslate2: python -m pip install 'regard[ctranslate2]'",
 }
 

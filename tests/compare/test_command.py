@@ -32,7 +32,10 @@ def test_the_command_writes_a_comparison_and_prints_it(
     assert [layer.name for layer in made.layers] == ["plain", "rnn"]
     assert (made.seed, made.minutes, made.machine.threads) == (5, 0.1, 1)
     printed = capsys.readouterr()
-    assert printed.out == f"{summary(made)}\n\nwritten to {out}\n"
+    assert printed.out == (f"{summary(made)}\n\nwritten to {out}; open {out / 'compare.html'}\n")
+    assert (out / "compare.html").exists()
+    assert (out / "compare.csv").exists()
+    assert (out / "training-time-by-n.svg").exists()
     assert printed.err == ""
 
 

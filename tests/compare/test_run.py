@@ -62,6 +62,7 @@ def test_every_layer_has_every_figure(found: tuple[Comparison, Path]) -> None:
             assert curve.stopped == ""
         assert layer.sequential is not None
         assert layer.path is not None
+        assert layer.gradients is not None
         assert layer.decode is not None
         assert len(layer.decode.points) == (len(SMALL.contexts) if layer.causal else 0)
         assert [quality.accuracies for quality in layer.quality] == [(0.5,)]

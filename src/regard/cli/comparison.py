@@ -29,12 +29,15 @@ def compare(
         seed: Of all random numbers. Default: 0.
         layers: Only these. Default: all.
     """
+    from regard.compare.plots import require_plots
     from regard.signals import load_torch
 
+    require_plots()
     load_torch("regard.compare.run")
+    from regard.compare.page import write_page
     from regard.compare.run import compare as run
     from regard.compare.summary import summary
 
-    found = run(out, minutes=minutes, seed=seed, names=layers, threads=threads)
+    found = run(out, minutes=minutes, seed=seed, names=layers, threads=threads, write=write_page)
     print(summary(found))
-    print(f"\nwritten to {out}")
+    print(f"\nwritten to {out}; open {out / 'compare.html'}")

@@ -11,6 +11,7 @@ from regard.compare.worker import PassFound, PassOrder, StepFound, StepOrder, wo
 
 # How much longer than it should an answer may take until the process is ended.
 SLACK = 3.0
+_START = 60.0
 
 
 class Helper:
@@ -58,9 +59,9 @@ class Helper:
         return found if isinstance(found, list | str) else "an answer to something else"
 
     def _ask(self, order: PassOrder | StepOrder, seconds: float) -> object:
-        if self._process is None:
-            self._start()
         try:
+            if self._process is None:
+                self._start()
             self._connection.send(order)
             if self._connection.poll(max(seconds, 0.0) + SLACK):
                 return self._connection.recv()
@@ -80,6 +81,9 @@ class Helper:
         )
         self._process.start()
         theirs.close()
+        # The first of all waits for an import of torch.
+        if self._connection.poll(_START):
+            self._connection.recv()
 
     def _end(self) -> str:
         """End the process, and say how it ended if that was before."""

@@ -16,6 +16,7 @@ from regard import machine
 from regard.compare.bar import Bar
 from regard.compare.curves import curve, decode
 from regard.compare.folder import folder_for, publish
+from regard.compare.gradients import gradient_norms
 from regard.compare.graph import sequential_operations
 from regard.compare.helper import Helper
 from regard.compare.layers import Subject, subjects_named
@@ -145,10 +146,11 @@ def compare(
         torch.set_num_threads(threads or machine.usable_cores())
         try:
             measured = 1 - plan.page_share - (plan.quality_share if learn else 0.0)
-            layers = [
-                _layer(subject, plan, clock, measured * place / len(subjects), seed=seed, say=bar)
-                for place, subject in enumerate(subjects, 1)
-            ]
+            layers = []
+            for place, subject in enumerate(subjects):
+                now = clock.share
+                until = now + (measured - now) / (len(subjects) - place)
+                layers.append(_layer(subject, plan, clock, until, seed=seed, say=bar))
             if learn is not None:
                 learned = learn(
                     subjects,
@@ -218,6 +220,7 @@ def _layer(
         sequential=sequential,
         path=path,
         decode=steps,
+        gradients=gradient_norms(subject, seed=seed),
         notes=(*notes_on(subject, curves), *problems),
     )
 

@@ -91,6 +91,7 @@ def work(connection: Connection, subject: Subject, *, seed: int, threads: int) -
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     torch.set_num_threads(threads)
     with contextlib.suppress(EOFError, BrokenPipeError):
+        connection.send("ready")
         while True:
             order = connection.recv()
             try:

@@ -1,0 +1,192 @@
+"""A comparison as one page to read: compare.html, with its plots in it, and compare.csv."""
+
+import html
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from regard.compare.conclusion import conclusions
+from regard.compare.plots import Plot, plots
+from regard.compare.results import Comparison, Layer
+from regard.compare.table import count_cell, csv_text, power, size, span
+from regard.durations import duration
+from regard.evaluation.page import page
+
+Cell = str | tuple[str, str]
+
+
+def write_page(found: Comparison, folder: Path) -> None:
+    """Write compare.html, compare.csv and each plot as an SVG file into a folder."""
+    drawn = plots(found)
+    for plot in drawn:
+        (folder / f"{plot.name}.svg").write_text(plot.svg, encoding="utf-8")
+    (folder / "compare.csv").write_text(csv_text(found), encoding="utf-8", newline="")
+    (folder / "compare.html").write_text(render_page(found, drawn), encoding="utf-8")
+
+
+def render_page(found: Comparison, drawn: Sequence[Plot]) -> str:
+    """The page as HTML; every text in it is escaped."""
+    machine = found.machine
+    lead = (
+        f"{machine.processor}, {machine.threads} threads, {machine.memory_gib:g} GiB; "
+        f"PyTorch {machine.torch}, regard {machine.regard}, Python {machine.python}, "
+        f"{machine.system}. Seed {found.seed}; {duration(found.seconds)} of "
+        f"{found.minutes:g} minutes; {found.made}."
+    )
+    said = "".join(f"<p>{_text(sentence)}</p>" for sentence in conclusions(found))
+    body = [
+        '<p class="over">regard · comparison</p><h1>Sequence layers, measured</h1>'
+        f'<p class="lead">{_text(lead)}</p>',
+        _section("What to conclude", f'<div class="card"><div>{said}</div></div>' if said else ""),
+        _section(
+            "Measured beside theory",
+            _table(_HEADS, [_row(layer) for layer in found.layers]),
+            "Above what was measured, below theory. n: length, d: width, h: heads, w: window, "
+            "b: what a block sees, r: rank, f: features, k: width of a convolution, s: state.",
+        ),
+        _section("Where each pays", _crossings(found), _CROSSING_NOTE),
+        _section("How it grows", _figures(drawn)),
+        _section("Decoding", _decoding(found), "One token more, and what is kept between tokens."),
+        _section("What each learns", _learned(found), _LEARNED_NOTE),
+        _section("Remarks", _list([f"{layer.name}: {note}" for layer in found.layers
+                                   for note in layer.notes])),
+        _section("Left out", _list(found.left_out)),
+        "<footer>Written by regard. This file is complete: it loads nothing. All figures are in "
+        "compare.csv and compare.json.</footer>",
+    ]  # fmt: skip
+    return page("Sequence layers, measured", "\n".join(part for part in body if part))
+
+
+_HEADS = (
+    "layer", "parameters", "forward, time", "training, time", "training, memory",
+    "operations in sequence", "path", "training by d, time",
+)  # fmt: skip
+_CROSSING_NOTE = "The length from which on a layer is below full attention, interpolated."
+_LEARNED_NOTE = (
+    "The same number of seconds for each layer; mean accuracy in percent on unseen examples, and "
+    "each seed's."
+)
+
+
+def _row(layer: Layer) -> list[Cell]:
+    theory = layer.theory
+    forward, training = layer.curve("forward", "n"), layer.curve("training", "n")
+    wide = layer.curve("training", "d")
+    measured, formula = power(wide.time if wide else None, theory.time_d)
+    return [
+        (layer.title, layer.name if layer.causal else f"{layer.name}, both sides"),
+        f"{layer.parameters:,}",
+        power(forward.time if forward else None, theory.time_n),
+        power(training.time if training else None, theory.time_n),
+        power(training.memory if training else None, theory.memory_n),
+        count_cell(layer.sequential, theory.sequential, "operations"),
+        count_cell(layer.path, theory.path, "layers"),
+        (measured.replace("n^", "d^"), formula),
+    ]
+
+
+def _crossings(found: Comparison) -> str:
+    names = list(dict.fromkeys(each.layer for each in found.crossovers))
+    columns = list(
+        dict.fromkeys((each.baseline, each.of, each.quantity) for each in found.crossovers)
+    )
+    cells = {
+        (each.layer, each.baseline, each.of, each.quantity): each.note
+        if each.length is None
+        else f"n = {each.length:,}"
+        for each in found.crossovers
+    }
+    heads = ["layer", *(f"{of} {quantity}, {base}" for base, of, quantity in columns)]
+    rows: list[list[Cell]] = [
+        [name, *(cells.get((name, *column), "-") for column in columns)] for name in names
+    ]
+    return _table(heads, rows) if rows else ""
+
+
+def _decoding(found: Comparison) -> str:
+    contexts = sorted(
+        {point.context for layer in found.layers if layer.decode for point in layer.decode.points}
+    )
+    rows: list[list[Cell]] = []
+    for layer in found.layers:
+        if layer.decode is None:
+            continue
+        points = {point.context: point for point in layer.decode.points}
+        cells: list[Cell] = [
+            (span(points[n].seconds), size(points[n].state_bytes)) if n in points else "-"
+            for n in contexts
+        ]
+        orders = (layer.theory.decode_time or layer.decode.reason, layer.theory.decode_state)
+        rows.append([layer.name, *cells, orders])
+    heads = ["layer", *(f"after {n:,}" for n in contexts), "theory: time, state"]
+    return _table(heads, rows) if contexts else ""
+
+
+def _learned(found: Comparison) -> str:
+    tasks = list(dict.fromkeys(each.task for layer in found.layers for each in layer.quality))
+    rows: list[list[Cell]] = []
+    for layer in found.layers:
+        by_task = {each.task: each for each in layer.quality}
+        cells: list[Cell] = []
+        for task in tasks:
+            each = by_task.get(task)
+            if each is None:
+                cells.append("-")
+                continue
+            single = ", ".join(f"{100 * value:.0f}" for value in each.accuracies)
+            about = f"{single}; {each.parameters:,} parameters, {each.seconds:.1f} s"
+            cells.append(
+                (f"{100 * mean(each.accuracies):.0f} %", f"{about}; {each.note}".rstrip("; "))
+            )
+        if by_task:
+            rows.append([layer.name, *cells])
+    chances = {each.task: each.chance for layer in found.layers for each in layer.quality}
+    heads = ["layer", *(f"{task} (chance {100 * chances[task]:.0f} %)" for task in tasks)]
+    return _table(heads, rows) if rows else ""
+
+
+def _figures(drawn: Sequence[Plot]) -> str:
+    figures = [
+        f'<div class="chart" style="background:#fff" role="img" aria-label="{_text(plot.title)}">'
+        f"{_embedded(plot)}</div>"
+        for plot in drawn
+    ]
+    return f'<div class="charts">{"".join(figures)}</div>' if figures else ""
+
+
+def _embedded(plot: Plot) -> str:
+    """The SVG without its prolog, with names of its own: a page has several."""
+    svg = plot.svg[plot.svg.index("<svg") :]
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{plot.name}-", svg)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    head = "".join(f"<th>{_text(name)}</th>" for name in heads)
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f'<div class="card scroll"><table><tr>{head}</tr>{lines}</table></div>'
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return f"<td>{_text(cell)}</td>"
+    return f'<td>{_text(cell[0])}<br><span class="note">{_text(cell[1])}</span></td>'
+
+
+def _section(title: str, content: str, note: str = "") -> str:
+    if not content:
+        return ""
+    above = f'<p class="lead">{_text(note)}</p>' if note else ""
+    return f"<section><h2>{title}</h2>{above}{content}</section>"
+
+
+def _list(lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    return (
+        f'<div class="card"><ul>{"".join(f"<li>{_text(line)}</li>" for line in lines)}</ul></div>'
+    )
+
+
+def _text(text: str) -> str:
+    return re.sub(r"\^([0-9.]+)", r"<sup>\1</sup>", html.escape(text))
