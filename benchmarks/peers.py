@@ -23,32 +23,57 @@ IGNORED = -100
 
 
 class Peer:
-    """A model, its optimizer, and what its step minimises."""
+    """A model, its optimizer, what its step minimises, and how it is asked for a translation.
+
+    `encode` takes sources and where they are padding, True = padding, and gives what `predict`
+    takes beside targets to give the logits of each next token.
+    """
 
     def __init__(
         self,
         model: nn.Module,
         loss: Callable[[Batch], torch.Tensor],
         optimizer: torch.optim.Optimizer,
+        encode: Callable[[torch.Tensor, torch.Tensor], Any],
+        predict: Callable[[Any, torch.Tensor], torch.Tensor],
         *,
         narrow: bool,
-        clip: float = CLIP,
     ) -> None:
         self.model = model.train()
         self.loss = loss
         self.optimizer = optimizer
+        self.encode = encode
+        self.predict = predict
         self._narrow = narrow
-        self._clip = clip
 
     def step(self, batch: Batch) -> None:
         """Forward, backward, clipping, update."""
         with torch.autocast("cpu", torch.bfloat16, enabled=self._narrow):
             loss = self.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
-        if self._clip:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self._clip)
+        nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+    @torch.no_grad()
+    def greedy(
+        self, source: torch.Tensor, padding: torch.Tensor, start: int, end: int, longest: int
+    ) -> list[list[int]]:
+        """The likeliest token after the likeliest token, until the end or for so many."""
+        self.model.eval()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._narrow):
+            seen = self.encode(source, padding)
+            target = torch.full((len(source), 1), start)
+            ended = torch.zeros(len(source), dtype=torch.bool)
+            for _ in range(longest):
+                chosen = self.predict(seen, target)[:, -1].argmax(-1)
+                ended |= chosen == end
+                if bool(ended.all()):
+                    break
+                target = torch.cat((target, chosen[:, None]), 1)
+        self.model.train()
+        rows = [row[1:] for row in target.tolist()]
+        return [row[: row.index(end)] if end in row else row for row in rows]
 
 
 class PlainTransformer(nn.Module):
@@ -76,17 +101,24 @@ class PlainTransformer(nn.Module):
         x: torch.Tensor = self.tokens(ids) * self.scale + self.places[: ids.shape[1]]  # type: ignore[index]
         return self.dropout(x)  # type: ignore[no-any-return]
 
-    def forward(
-        self, source: torch.Tensor, padding: torch.Tensor, target: torch.Tensor
+    def encode(
+        self, source: torch.Tensor, padding: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The memory, and its padding."""
+        memory = self.layers.encoder(self.embed(source), src_key_padding_mask=padding)
+        return memory, padding
+
+    def predict(
+        self, seen: tuple[torch.Tensor, torch.Tensor], target: torch.Tensor
     ) -> torch.Tensor:
         """Logits of each next token."""
+        memory, padding = seen
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
-        hidden = self.layers(
-            self.embed(source),
+        hidden = self.layers.decoder(
             self.embed(target),
+            memory,
             tgt_mask=mask,
             tgt_is_causal=True,
-            src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
         )
         return functional.linear(hidden, self.tokens.weight)
@@ -109,7 +141,8 @@ def plain(recipe: Recipe, vocabulary: Vocabulary, *, narrow: bool) -> Peer:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS, eps=EPS)
 
     def loss(batch: Batch) -> torch.Tensor:
-        logits = model(batch.source_bs, source_padding(batch), batch.target_in_bt)
+        seen = model.encode(batch.source_bs, source_padding(batch))
+        logits = model.predict(seen, batch.target_in_bt)
         return functional.cross_entropy(
             logits.flatten(0, 1),
             labels_of(batch).flatten(),
@@ -117,7 +150,7 @@ def plain(recipe: Recipe, vocabulary: Vocabulary, *, narrow: bool) -> Peer:
             label_smoothing=SMOOTHING,
         )
 
-    return Peer(model, loss, optimizer, narrow=narrow)
+    return Peer(model, loss, optimizer, model.encode, model.predict, narrow=narrow)
 
 
 def marian(recipe: Recipe, vocabulary: Vocabulary, *, narrow: bool) -> Peer:
@@ -158,7 +191,19 @@ def marian(recipe: Recipe, vocabulary: Vocabulary, *, narrow: bool) -> Peer:
         smoothed: torch.Tensor = smoother(output, labels_of(batch))
         return smoothed
 
-    return Peer(model, loss, optimizer, narrow=narrow)
+    def encode(source: torch.Tensor, padding: torch.Tensor) -> Any:  # noqa: ANN401
+        mask = (~padding).long()
+        return model.get_encoder()(input_ids=source, attention_mask=mask), mask
+
+    def predict(seen: Any, target: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
+        memory, mask = seen
+        output: Any = model(
+            encoder_outputs=memory, attention_mask=mask, decoder_input_ids=target, use_cache=False
+        )
+        logits: torch.Tensor = output.logits
+        return logits
+
+    return Peer(model, loss, optimizer, encode, predict, narrow=narrow)
 
 
 def has_joeynmt() -> bool:
@@ -235,7 +280,29 @@ def joey(recipe: Recipe, vocabulary: Vocabulary, *, narrow: bool) -> Peer:
         mean.item()
         return mean
 
-    return Peer(model, loss, optimizer, narrow=narrow)
+    def encode(source: torch.Tensor, padding: torch.Tensor) -> Any:  # noqa: ANN401
+        real = (~padding)[:, None]
+        memory, *_ = model(
+            return_type="encode", src=source, src_length=real.sum((1, 2)), src_mask=real
+        )
+        return memory, real
+
+    def predict(seen: Any, target: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
+        memory, real = seen
+        logits: torch.Tensor
+        logits, *_ = model(
+            return_type="decode",
+            trg_input=target,
+            encoder_output=memory,
+            encoder_hidden=None,
+            src_mask=real,
+            unroll_steps=None,
+            decoder_hidden=None,
+            trg_mask=torch.ones(1, 1, 1, dtype=torch.bool),
+        )
+        return logits
+
+    return Peer(model, loss, optimizer, encode, predict, narrow=narrow)
 
 
 PEERS = {"torch": plain, "transformers": marian, "joeynmt": joey}

@@ -32,6 +32,7 @@ three steps over the largest of the batches); each of those runs after the timin
 
 import argparse
 import json
+import logging
 import platform
 import resource
 import subprocess
@@ -325,6 +326,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    logging.disable(logging.INFO)  # JoeyNMT tells much
     if not options.plain_malloc:
         hold_memory()
     if options.threads:
