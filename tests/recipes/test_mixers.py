@@ -45,6 +45,14 @@ REFUSED = {
         "--set model.encoder.mixer.window: encoder.mixer.window = 600 is wider than any "
         "sequence: positions.max_positions = 512"
     ),
+    "bert-mini model.encoder.mixer.kind=window model.encoder.mixer.dilation=8": (
+        "--set model.encoder.mixer.dilation: encoder.mixer.window = 128 with mixer.dilation = 8 "
+        "is wider than any sequence: positions.max_positions = 512"
+    ),
+    "bert-mini model.encoder.mixer.kind=convolution model.encoder.mixer.width=513": (
+        "--set model.encoder.mixer.width: encoder.mixer.width = 513 is wider than any "
+        "sequence: positions.max_positions = 512"
+    ),
     "gpt-char model.decoder.mixer.kind=window": (
         '--set model.decoder.mixer.kind: window = 128 and decoder.mixer.kind = "window" both say '
         "what the layers have; set window to 0"

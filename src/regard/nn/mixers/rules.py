@@ -80,12 +80,10 @@ def no_scores(mixers: Sequence[MixerConfig], positions: PositionsConfig) -> str:
 def _alone(mixer: MixerConfig, positions: PositionsConfig, *, causal: bool) -> str:
     """What is wrong with one layer, from the key `mixer` on."""
     match mixer:
-        case WindowConfig(window=window):
-            if isinstance(positions, LearnedConfig) and window > positions.max_positions:
-                return (
-                    f"mixer.window = {window} is wider than any sequence: "
-                    f"positions.max_positions = {positions.max_positions}"
-                )
+        case WindowConfig(window=places, dilation=dilation):
+            return _too_wide("window", places, dilation, positions)
+        case ConvolutionConfig(width=places, dilation=dilation):
+            return _too_wide("width", places, dilation, positions)
         case LinformerConfig() if causal:
             return (
                 'mixer.kind = "linformer" sees both sides, and a decoder sees the past only; it is '
@@ -106,9 +104,21 @@ def _alone(mixer: MixerConfig, positions: PositionsConfig, *, causal: bool) -> s
                 )
         case FullConfig() | BigBirdConfig():
             pass
-        case RNNConfig() | LSTMConfig() | GRUConfig() | ConvolutionConfig():
+        case RNNConfig() | LSTMConfig() | GRUConfig():
             pass
         case _ as never:
             assert_never(never)
 
     return ""
+
+
+def _too_wide(name: str, places: int, dilation: int, positions: PositionsConfig) -> str:
+    """Why a layer of this width needs longer sequences than there can be; "" if it does not."""
+    reach = (places - 1) * dilation + 1
+    if not isinstance(positions, LearnedConfig) or reach <= positions.max_positions:
+        return ""
+    spread = "" if dilation == 1 else f" with mixer.dilation = {dilation}"
+    return (
+        f"mixer.{name} = {places}{spread} is wider than any sequence: "
+        f"positions.max_positions = {positions.max_positions}"
+    )
