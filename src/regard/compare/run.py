@@ -11,7 +11,6 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-import regard
 from regard import machine
 from regard.compare.bar import Bar
 from regard.compare.curves import curve, decode
@@ -35,6 +34,7 @@ from regard.compare.results import (
 )
 from regard.compare.scaling import crossovers
 from regard.errors import RegardError
+from regard.version import VERSION
 
 Say = Callable[[str, float], None]
 
@@ -260,6 +260,6 @@ def _machine(threads: int) -> Machine:
         system=platform.platform(),
         python=platform.python_version(),
         torch=torch.__version__,
-        regard=regard.__version__,
+        regard=VERSION,
         threads=threads,
     )
