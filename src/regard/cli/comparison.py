@@ -21,7 +21,8 @@ def compare(
     """Measure every sequence layer on this machine, and set it beside theory.
 
     Time and memory against length and width, operations in sequence, paths between positions,
-    decoding, and the lengths from which each pays. What there is no time for is left out.
+    decoding, the lengths from which each pays, and what each learns of three small tasks. What
+    there is no time for is left out.
 
     Args:
         minutes: How long all may take. Default: 3.
@@ -35,9 +36,18 @@ def compare(
     require_plots()
     load_torch("regard.compare.run")
     from regard.compare.page import write_page
+    from regard.compare.quality import measure_quality
     from regard.compare.run import compare as run
     from regard.compare.summary import summary
 
-    found = run(out, minutes=minutes, seed=seed, names=layers, threads=threads, write=write_page)
+    found = run(
+        out,
+        minutes=minutes,
+        seed=seed,
+        names=layers,
+        threads=threads,
+        learn=measure_quality,
+        write=write_page,
+    )
     print(summary(found))
     print(f"\nwritten to {out}; open {out / 'compare.html'}")

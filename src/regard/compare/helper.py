@@ -14,6 +14,15 @@ SLACK = 3.0
 _START = 60.0
 
 
+def processes() -> ForkServerContext | SpawnContext:
+    """How processes are started: copies of one that has imported what all need, where it can be."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["regard.compare.worker"])
+    return context
+
+
 class Helper:
     """A process that measures one layer; a new one takes its place when it had to be ended.
 
@@ -27,13 +36,7 @@ class Helper:
         self._subject = subject
         self._seed = seed
         self._threads = threads
-        # One process imports what all need, and the others are copies of it, where that can be.
-        self._context: ForkServerContext | SpawnContext
-        if "forkserver" in multiprocessing.get_all_start_methods():
-            self._context = multiprocessing.get_context("forkserver")
-            self._context.set_forkserver_preload(["regard.compare.worker"])
-        else:
-            self._context = multiprocessing.get_context("spawn")
+        self._context = processes()
         self._process: BaseProcess | None = None
 
     def __enter__(self) -> Self:

@@ -151,6 +151,7 @@ def compare(
                 now = clock.share
                 until = now + (measured - now) / (len(subjects) - place)
                 layers.append(_layer(subject, plan, clock, until, seed=seed, say=bar))
+            missing: tuple[str, ...] = ()
             if learn is not None:
                 learned = learn(
                     subjects,
@@ -162,6 +163,8 @@ def compare(
                     layer.model_copy(update={"quality": learned.get(layer.name, ())})
                     for layer in layers
                 ]
+                if not learned:
+                    missing = ("what each learns: no time left",)
             described = _machine(torch.get_num_threads())
         finally:
             torch.set_num_threads(before)
@@ -177,7 +180,7 @@ def compare(
             length=plan.length,
             layers=tuple(layers),
             crossovers=crossovers(layers),
-            left_out=left_out(layers),
+            left_out=(*left_out(layers), *missing),
         )
         publish(found, aside, out, write)
     return found
