@@ -1,8 +1,12 @@
 """Attention to every token that may be seen."""
 
+import math
 from collections.abc import Sequence
 
-from regard.nn.attention import Heads
+import torch
+from torch.nn import functional
+
+from regard.nn.attention import LONG_SEQUENCE, Heads
 from regard.nn.cache import Past, PastKeysValues, RecurrentState
 from regard.nn.mixers.contract import Mixer
 from regard.nn.mixers.span import Span
@@ -27,7 +31,16 @@ class FullAttention(Heads, Mixer):
         query_bhqe, seen = self.project(x_bqd, span.rotation)
         if past is not None:
             seen = past.append(seen)
-        return self.join(self.weigh(query_bhqe, seen, span.mask, span.bias))
+        on_cpu, dropout = x_bqd.device.type == "cpu", self.dropout if self.training else 0.0
+        short = on_cpu and (span.size <= LONG_SEQUENCE or dropout > 0.0)
+        if span.up_to_itself and not short and span.bias is None:
+            # No mask is made, and half of the scores are never computed.
+            sharing = self.num_heads // self.num_kv_heads
+            key, value = (x.repeat_interleave(sharing, 1) for x in seen[:2])
+            out = attend_causal(query_bhqe, key, value, scale=self.scale, dropout=dropout)
+        else:
+            out = self.weigh(query_bhqe, seen, span.mask, span.bias)
+        return self.join(out)
 
     def new_past(self) -> PastKeysValues:
         """What to remember of no token yet."""
@@ -44,3 +57,27 @@ class FullAttention(Heads, Mixer):
         if span.mask_bq is None:
             return weights_bhqk
         return weights_bhqk.masked_fill(~span.mask_bq[:, None, :, None], 0.0)
+
+
+def attend_causal(
+    query: Float[Tensor, "b h n e"],
+    key: Float[Tensor, "b h n e"],
+    value: Float[Tensor, "b h n w"],
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "b h n w"]:
+    """What `attend` gives where each place sees all up to its own, without any mask in memory.
+
+    A key or value that is not finite makes NaN of its place and of those after it, of no other.
+    """
+    spoilt_bhn1 = None
+    bad_bhn = ~(key.isfinite().all(-1) & value.isfinite().all(-1))
+    if query.device.type != "cpu" or bool(bad_bhn.any()):
+        spoilt_bhn1 = bad_bhn.cummax(-1).values[..., None]
+        key, value = (x.masked_fill(bad_bhn[..., None], 0.0) for x in (key, value))
+    with torch.autocast(query.device.type, enabled=False):
+        out = functional.scaled_dot_product_attention(
+            query, key, value, dropout_p=dropout, is_causal=True, scale=scale
+        )
+    return out if spoilt_bhn1 is None else out.masked_fill(spoilt_bhn1, math.nan)

@@ -124,6 +124,13 @@ class Span:
         """What is added to all scores."""
         return self.scheme.bias(self.position_bq, self.position_bk)
 
+    @property
+    def up_to_itself(self) -> bool:
+        """Whether each place sees all up to its own and that is all there is to `mask`."""
+        return (
+            self.causal and not self.before and self.held_bk is None and self.documents_bq is None
+        )
+
     @cached_property
     def mask(self) -> Bool[Tensor, "#b 1 #q k"] | None:
         """Which place may look at which, of all so far; None = all at all."""
