@@ -58,7 +58,8 @@ class WindowAttention(Heads, RowMixer):
         self.global_tokens = config.global_tokens
         self.back = config.window - 1 if causal else config.window // 2
         self.ahead = config.window - 1 - self.back
-        self.block = min(max(config.window, _SMALLEST_BLOCK), _LARGEST_BLOCK)
+        # Larger blocks compute more scores that are masked out, smaller ones copy keys more often.
+        self.block = min(max(config.window // 2, _SMALLEST_BLOCK), _LARGEST_BLOCK)
 
     def run(
         self, x_nld: Float[Tensor, "n l d"], rows: Rows, past: RecurrentState | None
@@ -138,10 +139,14 @@ class WindowAttention(Heads, RowMixer):
         keys: _Keys,
         pinned: _Globals | None,
         scheme: Positions,
+        near: Tensor | None = None,
     ) -> Tensor:
-        """Every key against every query, those out of reach masked out."""
+        """Every key against every query, those out of reach masked out.
+
+        `near` is what `sees` says, where that is known to be the same for all.
+        """
         there_n1k = (keys.position >= 0)[:, None]
-        mask = self.sees(query_nq, keys.position) & there_n1k
+        mask = (self.sees(query_nq, keys.position) if near is None else near) & there_n1k
         seen, key_nk = KeysValues(keys.key, keys.value), keys.position
         if pinned is not None:
             # All global keys come once more in front, for the queries whose window lacks them.
@@ -186,7 +191,11 @@ class WindowAttention(Heads, RowMixer):
             repeats = len(query_mq) // n
             pinned = _Globals(*(x.repeat_interleave(repeats, 0) for x in pinned))
         queries = self._dealt(_padded(query, (0, over)), size, size)
-        out = self._dense(queries, query_mq, near, pinned, rows.scheme)
+        # A block and its keys lie alike wherever it is: the window's mask is that of one block.
+        first_1q = torch.arange(size, device=query.device)[None] * self.dilation
+        reach_1k = (torch.arange(width, device=query.device)[None] - self.back) * self.dilation
+        seen = self.sees(first_1q, reach_1k)
+        out = self._dense(queries, query_mq, near, pinned, rows.scheme, seen)
         out = out.reshape(n, self.dilation, -1, heads, size, out.shape[-1])
         out = out.permute(0, 3, 2, 4, 1, 5).reshape(n, heads, length + over, -1)[:, :, :length]
         if self.global_tokens and not self.causal:
@@ -204,9 +213,9 @@ class WindowAttention(Heads, RowMixer):
     def _dealt(self, x_nhke: Tensor, step: int, width: int) -> Tensor:
         """Blocks of `width` places, `step` apart, of every so-manieth place: m h width e."""
         n, heads, places, e = x_nhke.shape
-        dealt = x_nhke.reshape(n, heads, places // self.dilation, self.dilation, e)
-        blocks = dealt.permute(0, 3, 2, 1, 4).unfold(2, width, step)  # n dilation m h e width
-        return blocks.permute(0, 1, 2, 3, 5, 4).reshape(-1, heads, width, e)
+        dealt = x_nhke.transpose(1, 2).reshape(n, places // self.dilation, self.dilation, heads * e)
+        blocks = dealt.transpose(1, 2).unfold(2, width, step)  # n dilation m (h e) width
+        return blocks.transpose(3, 4).reshape(-1, width, heads, e).transpose(1, 2)
 
 
 def _after(past: RecurrentState, new: _Keys, before_n: Tensor) -> _Keys:
