@@ -98,11 +98,11 @@ class LinearAttention(FeatureAttention):
 
     def query_features(self, query: Float[Tensor, "n h l e"]) -> Float[Tensor, "n h l e"]:
         """The features of queries."""
-        return functional.elu(query) + 1
+        return functional.elu(query).add_(1)
 
     def key_features(self, key: Float[Tensor, "n h l e"]) -> Float[Tensor, "n h l e"]:
         """The features of keys."""
-        return functional.elu(key) + 1
+        return functional.elu(key).add_(1)
 
 
 class PerformerAttention(FeatureAttention):
@@ -134,15 +134,17 @@ class PerformerAttention(FeatureAttention):
     def query_features(self, query: Float[Tensor, "n h l e"]) -> Float[Tensor, "n h l f"]:
         """The features of queries, the largest of each about 1."""
         directions_fe = self.directions_fe.to(query.dtype)
-        exponents = (query * self.factor) @ directions_fe.T + directions_fe.square().sum(1) / 4
-        return (exponents - exponents.amax(-1, keepdim=True).detach()).exp()
+        # In place throughout: the time goes into memory, and no step needs what it overwrites.
+        exponents = query @ (directions_fe * self.factor).T
+        exponents.add_(directions_fe.square().sum(1) / 4)
+        return exponents.sub_(exponents.detach().amax(-1, keepdim=True)).exp_()
 
     def key_features(self, key: Float[Tensor, "n h l e"]) -> Float[Tensor, "n h l f"]:
         """The features of keys."""
         directions_fe = self.directions_fe.to(key.dtype)
-        scaled = key * self.factor
-        exponents = scaled @ directions_fe.T - scaled.square().sum(-1, keepdim=True) / 2
-        return (exponents - directions_fe.square().sum(1) / 4).exp()
+        exponents = key @ (directions_fe * self.factor).T
+        exponents.sub_(key.square().sum(-1, keepdim=True) * (self.factor**2 / 2))
+        return exponents.sub_(directions_fe.square().sum(1) / 4).exp_()
 
 
 def orthogonal_rows(
