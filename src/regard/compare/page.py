@@ -189,4 +189,4 @@ def _list(lines: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    return re.sub(r"\^([0-9.]+)", r"<sup>\1</sup>", html.escape(text))
+    return re.sub(r"\^(-?\d+(?:\.\d+)?)", r"<sup>\1</sup>", html.escape(text))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
+from multiprocessing.synchronize import Event
 from typing import Final
 
 import torch
@@ -98,7 +99,7 @@ def learn(subject: Subject, task: Task, *, seed: int, seconds: float) -> Learned
     model = Learner(subject, task)
     optimizer = torch.optim.Adam(model.parameters(), lr=_RATE, betas=(0.9, 0.98))
     started, steps = time.perf_counter(), 0
-    while (share := (time.perf_counter() - started) / seconds) < 1:
+    while (share := (time.perf_counter() - started) / seconds) < 1 and not _Worker.asked_to_end():
         for group in optimizer.param_groups:
             group["lr"] = _RATE * min(share / _WARMUP, (1 - share) / (1 - _WARMUP)) + 1e-5
         tokens, answers = draw(task, _BATCH, generator)
@@ -143,7 +144,11 @@ def measure_quality(
     if own < _SHORTEST:
         return {}
     found: dict[tuple[str, Task, int], Learned] = {}
-    with ProcessPoolExecutor(workers, mp_context=processes(), initializer=_ignore) as pool:
+    context = processes()
+    stop = context.Event()
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_Worker.begin, initargs=(stop,)
+    ) as pool:
         waiting: dict[Future[Learned], tuple[str, Task, int]] = {}
         try:
             for subject, task, each in jobs:
@@ -156,6 +161,7 @@ def measure_quality(
                     found[key] = future.result()
                     progress(f"{key[0]}: learning {key[1]}", len(found) / len(jobs))
         except BaseException:
+            stop.set()  # else the runs under way would be waited for
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     learned = {
@@ -230,6 +236,18 @@ def _twin(subject: Subject, trained: Sequence[Subject]) -> str:
     return next(each.name for each in trained if each.config.kind == subject.config.kind)
 
 
-def _ignore() -> None:
-    """A Ctrl-C is the business of the process that asked."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class _Worker:
+    """A process of the pool: what it was told at its start."""
+
+    _stop: Event | None = None
+
+    @classmethod
+    def begin(cls, stop: Event) -> None:
+        """Leave a Ctrl-C to the process that asked, which says when to end."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        cls._stop = stop
+
+    @classmethod
+    def asked_to_end(cls) -> bool:
+        """Whether to end before time."""
+        return cls._stop is not None and cls._stop.is_set()

@@ -27,6 +27,7 @@ from regard.compare.results import (
     Counted,
     Curve,
     Decode,
+    Gradients,
     Layer,
     Machine,
     Pass,
@@ -146,11 +147,15 @@ def compare(
         torch.set_num_threads(threads or machine.usable_cores())
         try:
             measured = 1 - plan.page_share - (plan.quality_share if learn else 0.0)
-            layers = []
-            for place, subject in enumerate(subjects):
-                now = clock.share
-                until = now + (measured - now) / (len(subjects) - place)
-                layers.append(_layer(subject, plan, clock, until, seed=seed, say=bar))
+            counts = _all_counts(subjects, clock, seed=seed, say=bar)
+            layers, weights = [], sum(map(_weight, subjects))
+            for subject in subjects:
+                now, weight = clock.share, _weight(subject)
+                until = now + (measured - now) * weight / weights
+                weights -= weight
+                layers.append(
+                    _layer(subject, plan, clock, until, counts[subject.name], seed=seed, say=bar)
+                )
             missing: tuple[str, ...] = ()
             if learn is not None:
                 learned = learn(
@@ -186,12 +191,44 @@ def compare(
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Counts:
+    """What of a layer is counted, not timed."""
+
+    sequential: Counted | None
+    path: Counted
+    gradients: Gradients
+    problems: tuple[str, ...] = ()
+
+
+def _all_counts(
+    subjects: Sequence[Subject], clock: Clock, *, seed: int, say: Say
+) -> dict[str, _Counts]:
+    """The counts of all layers, before anything is timed: the first of them load much."""
+    with Helper(subjects[0], seed=seed, threads=1):
+        counts = {}
+        for subject in subjects:
+            say(f"{subject.name}: what waits for what", clock.share)
+            counts[subject.name] = _counts(subject, seed)
+    return counts
+
+
+def _weight(subject: Subject) -> float:
+    """How much time a layer gets beside others: all are compared with full attention."""
+    return 2.0 if subject.config.kind == "full" else 1.0
+
+
 def _layer(
-    subject: Subject, plan: Plan, clock: Clock, until: float, *, seed: int, say: Say
+    subject: Subject,
+    plan: Plan,
+    clock: Clock,
+    until: float,
+    counts: _Counts,
+    *,
+    seed: int,
+    say: Say,
 ) -> Layer:
     """All about one layer but what it learns, until that share of all time has passed."""
-    say(f"{subject.name}: what waits for what", clock.share)
-    sequential, path, problems = _counts(subject, seed)
     curves, steps = [], Decode(reason="it sees both sides, and has no state")
     weights = _ALL
     threads = torch.get_num_threads()
@@ -220,21 +257,23 @@ def _layer(
         parameters=sum(parameter.numel() for parameter in built.parameters()),
         theory=subject.theory,
         curves=tuple(curves),
-        sequential=sequential,
-        path=path,
+        sequential=counts.sequential,
+        path=counts.path,
         decode=steps,
-        gradients=gradient_norms(subject, seed=seed),
-        notes=(*notes_on(subject, curves), *problems),
+        gradients=counts.gradients,
+        notes=(*notes_on(subject, curves), *counts.problems),
     )
 
 
-def _counts(subject: Subject, seed: int) -> tuple[Counted | None, Counted, tuple[str, ...]]:
-    """The chain of operations and the path of a layer, and why one could not be counted."""
-    path = path_lengths(subject, seed=seed)
+def _counts(subject: Subject, seed: int) -> _Counts:
+    """The chain of operations, the path and the gradients of a layer."""
+    path, gradients = path_lengths(subject, seed=seed), gradient_norms(subject, seed=seed)
     try:
-        return sequential_operations(subject, seed=seed), path, ()
+        sequential = sequential_operations(subject, seed=seed)
     except ValueError as error:
-        return None, path, (f"sequential operations were not counted: {error}",)
+        problem = f"sequential operations were not counted: {error}"
+        return _Counts(sequential=None, path=path, gradients=gradients, problems=(problem,))
+    return _Counts(sequential=sequential, path=path, gradients=gradients)
 
 
 def _curve(helper: Helper, plan: Plan, of: Pass, axis: Axis, seconds: float) -> Curve:
