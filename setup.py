@@ -1,4 +1,4 @@
-"""Builds the engine's extension, if it can; without it everything works through PyTorch.
+"""Builds the extensions, if it can; without them everything works through PyTorch.
 
 With REGARD_SANITIZE=address or REGARD_SANITIZE=thread the build is one for tests: it watches for
 wrong addresses and undefined behaviour, or for races, and is slow. `.ci/sanitize` runs it.
@@ -13,8 +13,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CompileError, LinkError
 
-PACKAGE = Path("src/regard/engine")
-ABSENT = "absent.txt"  # says why there is no extension; regard/engine/native.py reads it
+ENGINE = Path("src/regard/engine")
+KERNELS = Path("src/regard/kernels")
+ABSENT = "absent.txt"  # says why there is no extension; native.py beside it reads it
 
 # The same for every unit: those for one processor turn its instructions on for their own functions
 # alone, and what runs is chosen when the engine starts.
@@ -26,6 +27,7 @@ FLAGS = [
     # Sums are what the source says they are: the same bits in every loop that computes them.
     "-ffp-contract=off",
     "-fno-math-errno",
+    "-Wno-psabi",  # vectors wider than a register never leave a unit
 ]
 
 # In place of -O3, and when linking.
@@ -35,7 +37,7 @@ SANITIZERS = {
 }
 
 
-class BuildEngine(build_ext):
+class Build(build_ext):
     """Compiles the units side by side; a failure is written down and passed over."""
 
     def build_extension(self, ext: Extension) -> None:
@@ -50,7 +52,7 @@ class BuildEngine(build_ext):
         except (BaseError, CompileError, LinkError, ImportError, OSError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             absent.write_text(f"{reason}\n", encoding="utf-8")
-            self.warn(f"the engine is not built, PyTorch will do its work: {reason}")
+            self.warn(f"{ext.name} is not built, PyTorch will do its work: {reason}")
 
     def get_outputs(self) -> list[str]:
         """What was made: the extension, or the reason why it was not."""
@@ -62,10 +64,10 @@ class BuildEngine(build_ext):
         self.inplace = False
         made = [Path(path) for path in self.get_outputs()]
         self.inplace = True
-        for path in made:
+        for path, package in zip(made, (ENGINE, KERNELS), strict=True):
             for former in (ABSENT, Path(self.get_ext_filename("_native")).name):
-                (PACKAGE / former).unlink(missing_ok=True)
-            self.copy_file(str(path), str(PACKAGE / path.name))
+                (package / former).unlink(missing_ok=True)
+            self.copy_file(str(path), str(package / path.name))
 
     def _compile_and_link(self, ext: Extension) -> None:
         if sys.platform == "win32":
@@ -78,7 +80,8 @@ class BuildEngine(build_ext):
             raise SystemExit(f'REGARD_SANITIZE is "{sanitizer}", expected one of {names}')
         watch = SANITIZERS.get(sanitizer, [])
         flags = [*FLAGS, *watch, "-O1", "-g1", "-fno-omit-frame-pointer"] if watch else FLAGS
-        includes = [*self.include_dirs, pybind11.get_include()]
+        flags = [*flags, *ext.extra_compile_args]
+        includes = [*self.include_dirs, *ext.include_dirs, pybind11.get_include()]
 
         def compiled(source: str) -> list[str]:
             try:
@@ -109,14 +112,28 @@ class BuildEngine(build_ext):
         )
 
 
+def _files(package: Path, pattern: str) -> list[str]:
+    return sorted(path.as_posix() for path in (package / "csrc").glob(pattern))
+
+
 setup(
     ext_modules=[
         Extension(
             "regard.engine._native",
-            sorted(path.as_posix() for path in (PACKAGE / "csrc").glob("*.cpp")),
-            depends=sorted(path.as_posix() for path in (PACKAGE / "csrc").glob("*.h")),
+            _files(ENGINE, "*.cpp"),
+            depends=_files(ENGINE, "*.h"),
             language="c++",
-        )
+        ),
+        # Which instructions to use is asked as the engine asks it.
+        Extension(
+            "regard.kernels._native",
+            [*_files(KERNELS, "*.cpp"), (ENGINE / "csrc/isa.cpp").as_posix()],
+            include_dirs=[(ENGINE / "csrc").as_posix()],
+            depends=[*_files(KERNELS, "*.h"), *_files(ENGINE, "*.h")],
+            # A half of its time is exp: products and sums in one instruction where there is one.
+            extra_compile_args=["-ffp-contract=fast"],
+            language="c++",
+        ),
     ],
-    cmdclass={"build_ext": BuildEngine},
+    cmdclass={"build_ext": Build},
 )

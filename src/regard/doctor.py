@@ -100,6 +100,8 @@ def format_findings(findings: Findings) -> str:
         rows.append(("torch", f"cannot be imported: {findings['torch_problem']}"))
     else:
         rows.append(("threads", str(findings["threads"])))
+        rows.append(("training kernels", findings["kernels"]))
+        rows.append(("float32 products", findings["float32_products"]))
         rows += [("gpu", gpu) for gpu in findings["gpus"]] or [("gpu", "none that torch can use")]
     if "speed" in findings:
         rows.append(("precision", findings["speed"]["summary"]))
@@ -144,7 +146,15 @@ def _examine_torch(measure: bool) -> Findings:
         f"{cuda.get_device_properties(index).total_memory / 2**30:.0f} GiB"
         for index in range(cuda.device_count() if cuda.is_available() else 0)
     ]
-    findings: Findings = {"threads": torch.get_num_threads(), "gpus": gpus}
+    from regard.kernels import native as kernels  # noqa: PLC0415 - import torch
+    from regard.kernels import products  # noqa: PLC0415
+
+    findings: Findings = {
+        "threads": torch.get_num_threads(),
+        "gpus": gpus,
+        "kernels": kernels.summary(),
+        "float32_products": products.summary(),
+    }
     if measure:
         from regard.training.devices import choose_device  # noqa: PLC0415 - imports torch
         from regard.training.precision import choose_precision  # noqa: PLC0415

@@ -36,6 +36,11 @@ def onednn_is_faster() -> bool:
     )
 
 
+def summary() -> str:
+    """Whose float32 products are, for a person to read."""
+    return "oneDNN" if onednn_is_faster() and switched_on() else "PyTorch's choice"
+
+
 def product(left_nk: Float[Tensor, "n k"], right_km: Float[Tensor, "k m"]) -> Float[Tensor, "n m"]:
     """`left_nk @ right_km`; where oneDNN does it, without gradients."""
     wanted = _is_onednns(left_nk, right_km, None) and not (

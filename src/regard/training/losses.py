@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import nn
 
+from regard.kernels.cross_entropy import native_slopes_
 from regard.kernels.products import add_product, product
 from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
@@ -211,6 +212,9 @@ def slopes_(
     All is computed in float32 at least, and a slope is then rounded to the type of the logits.
     Without `write` the logits stay.
     """
+    found = native_slopes_(logits_nv, targets_n, label_smoothing, write=write)
+    if found is not None:
+        return found
     wide = torch.promote_types(logits_nv.dtype, torch.float32)
     size = logits_nv.shape[1]
     bytes_ = _CHUNK_BYTES.get(logits_nv.device.type, _CHUNK_BYTES_ELSEWHERE)

@@ -1,0 +1,135 @@
+// What Python calls: addresses of tensors and their sizes, checked there.
+#include <pybind11/pybind11.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+
+#include "isa.h"
+#include "table.h"
+#include "team.h"
+
+namespace py = pybind11;
+
+namespace regard {
+
+namespace {
+
+using Address = std::uintptr_t;
+
+constexpr std::int64_t kLossRows = 4;  // shared out at a time; a row of logits is long
+constexpr std::int64_t kResidualRows = 32;
+
+template <class T>
+T* at(Address address) {
+  return reinterpret_cast<T*>(address);  // NOLINT: that is what an address is for
+}
+
+const Kernels& kernels() {
+  switch (active_isa()) {
+    case Isa::avx512:
+    case Isa::avx512_vnni: return avx512_kernels();
+    case Isa::avx2:
+    case Isa::avx2_vnni: return avx2_kernels();
+    default: return portable_kernels();
+  }
+}
+
+Team team(Address parallel, unsigned threads) {
+  return {reinterpret_cast<Parallel>(parallel), threads};
+}
+
+template <class Rows>
+void in_blocks(const Team& team, std::int64_t rows, std::int64_t each, Rows&& work) {
+  team.run((rows + each - 1) / each, [&](std::int64_t block) {
+    work(block * each, std::min(rows, (block + 1) * each));
+  });
+}
+
+void loss(Address logits, bool half, std::int64_t rows, std::int64_t columns, Address targets,
+          float smoothing, bool write, Address smoothed, Address unsmoothed, Address parallel,
+          unsigned threads) {
+  const Loss call{at<void>(logits), columns,           at<const std::int64_t>(targets), smoothing,
+                  write,            at<double>(smoothed), at<double>(unsmoothed)};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (call.targets[row] < 0 || call.targets[row] >= columns) {
+      throw py::index_error("a target is outside of the vocabulary");
+    }
+  }
+  const auto kernel = kernels().loss[half];
+  in_blocks(team(parallel, threads), rows, kLossRows,
+            [&](std::int64_t begin, std::int64_t end) { kernel(call, begin, end); });
+}
+
+void residual(std::int64_t rows, std::int64_t columns, Address x, Address y, bool half,
+              std::uint64_t seed, unsigned dropped, Address sum, Address normed, Address weight,
+              Address bias, float epsilon, Address mean, Address inverse, Address parallel,
+              unsigned threads) {
+  const Residual call{columns,           at<const float>(x),    at<const void>(y),
+                      seed,              dropped,               at<float>(sum),
+                      at<float>(normed), at<const float>(weight), at<const float>(bias),
+                      epsilon,           at<float>(mean),       at<float>(inverse)};
+  const auto kernel = kernels().residual[half];
+  in_blocks(team(parallel, threads), rows, kResidualRows,
+            [&](std::int64_t begin, std::int64_t end) { kernel(call, begin, end); });
+}
+
+// `sums` are two rows, of the slopes of weight and bias, for each block and then for all.
+void residual_slopes(std::int64_t rows, std::int64_t columns, Address slopes, bool half,
+                     std::uint64_t seed, unsigned dropped, Address for_y, Address weight,
+                     Address sum, Address mean, Address inverse, Address for_x, Address sums,
+                     Address parallel, unsigned threads) {
+  ResidualSlopes call{columns,
+                      at<const float>(slopes),
+                      seed,
+                      dropped,
+                      at<void>(for_y),
+                      at<const float>(weight),
+                      at<const float>(sum),
+                      at<const float>(mean),
+                      at<const float>(inverse),
+                      at<float>(for_x),
+                      nullptr,
+                      nullptr};
+  const auto kernel = kernels().residual_slopes[half];
+  float* const parts = at<float>(sums);
+  in_blocks(team(parallel, threads), rows, kResidualRows,
+            [&](std::int64_t begin, std::int64_t end) {
+              ResidualSlopes mine = call;
+              if (parts != nullptr) {
+                mine.for_weight = parts + begin / kResidualRows * 2 * columns;
+                mine.for_bias = mine.for_weight + columns;
+                std::fill_n(mine.for_weight, 2 * columns, 0.0f);
+              }
+              kernel(mine, begin, end);
+            });
+  if (parts == nullptr) return;
+  const std::int64_t blocks = (rows + kResidualRows - 1) / kResidualRows;
+  float* const total = parts + blocks * 2 * columns;
+  std::fill_n(total, 2 * columns, 0.0f);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    for (std::int64_t i = 0; i < 2 * columns; ++i) total[i] += parts[block * 2 * columns + i];
+  }
+}
+
+}  // namespace
+
+}  // namespace regard
+
+PYBIND11_MODULE(_native, module) {
+  using namespace regard;
+  using Released = py::call_guard<py::gil_scoped_release>;
+  module.def("isa", [] { return name_of(active_isa()); });
+  module.def("isas", [] {
+    py::list there;
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+      if (has(isa)) there.append(name_of(isa));
+    }
+    return there;
+  });
+  module.def("use_isa", [](const std::string& name) { use_isa(isa_named(name)); });
+  module.attr("RESIDUAL_ROWS") = kResidualRows;
+  module.def("loss", &loss, Released());
+  module.def("residual", &residual, Released());
+  module.def("residual_slopes", &residual_slopes, Released());
+}

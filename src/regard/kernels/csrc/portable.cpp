@@ -1,0 +1,21 @@
+// The kernels for any processor.
+#include "table.h"
+
+namespace regard {
+
+namespace {
+
+#define REGARD_WIDTH 4
+#include "lanes.h"
+#include "loss.h"
+#include "residual.h"
+
+constexpr Kernels kAll = {{LossOf<Full>::rows, LossOf<Half>::rows},
+                          {ResidualOf<Full>::rows, ResidualOf<Half>::rows},
+                          {ResidualOf<Full>::slopes, ResidualOf<Half>::slopes}};
+
+}  // namespace
+
+const Kernels& portable_kernels() { return kAll; }
+
+}  // namespace regard
