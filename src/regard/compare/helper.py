@@ -1,6 +1,8 @@
 """Asking a process of its own for measurements: it may run out of memory, or of time."""
 
 import multiprocessing
+import signal
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -20,6 +22,13 @@ def processes() -> ForkServerContext | SpawnContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["regard.compare.worker"])
+    # Both of its processes ignore a Ctrl-C, but not before they have imported what they need.
+    resource_tracker.ensure_running()  # by itself it blocks the signal, and lets it through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
 
 
