@@ -36,6 +36,7 @@ from regard.nn.positions import Positions, build_positions
 D_MODEL, HEADS, D_K = 8, 4, 4
 LAYERS: dict[str, MixerConfig] = {
     "full": FullConfig(),
+    "fused": FullConfig(),  # the form for long sequences, where a test makes short ones long
     "window": WindowConfig(window=3),
     "even": WindowConfig(window=4),
     "dilated": WindowConfig(window=3, dilation=2),
@@ -56,7 +57,7 @@ LAYERS: dict[str, MixerConfig] = {
 }
 PAST_ONLY = {"ssru", "mamba"}
 BOTH_SIDES_ONLY = {"linformer"}
-WITH_SCORES = {"full", "window", "even", "dilated", "globals", "both", "bigbird", "blocks"}
+WITH_SCORES = {"full", "fused", "window", "even", "dilated", "globals", "both", "bigbird", "blocks"}
 SCHEMES: dict[str, PositionsConfig] = {
     "none": NoPositionsConfig(),
     "rotary": RotaryConfig(theta=100.0),

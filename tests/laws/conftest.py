@@ -26,6 +26,7 @@ from regard.nn.config import (
     SinusoidalConfig,
     YarnScalingConfig,
 )
+from regard.nn.mixers import full
 
 POSITIONS: dict[str, PositionsConfig] = {
     "sinusoidal": SinusoidalConfig(),
@@ -158,6 +159,7 @@ def in_form(built: Model, form: str) -> Iterator[Model]:
             patch.setattr(attention, "attend_fast", plain)
         elif form == "fused":
             patch.setattr(attention, "LONG_SEQUENCE", 0)
+            patch.setattr(full, "LONG_SEQUENCE", 0)
         yield built.double().eval()
 
 
