@@ -18,6 +18,7 @@ from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
 from regard.nn.positions import LearnedPositions
+from regard.nn.residual import add, add_and_norm
 from regard.shapes import Bool, Float, Int, Tensor
 
 _STD = 0.02
@@ -44,11 +45,11 @@ class LanguageModelLayer(nn.Module):
         """One layer over the places of `span`, all of them or, with `past`, the next few."""
         attend = partial(self.self_attention, span=span, past=past)
         if self.norm_first:
-            x = x + self.dropout(attend(self.self_attention_norm(x)))
-            x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
+            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
         else:
-            x = self.self_attention_norm(x + self.dropout(attend(x)))
-            x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
+            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
         return x
 
 

@@ -15,6 +15,7 @@ from regard.nn.dropout import Dropout
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
+from regard.nn.residual import add, add_and_norm
 from regard.shapes import Bool, Float, Int, Tensor
 
 Pooling = Literal["mean", "cls"]
@@ -41,11 +42,11 @@ class TextEncoderLayer(nn.Module):
         """One layer over the places of `span`."""
         attend = partial(self.self_attention, span=span)
         if self.norm_first:
-            x = x + self.dropout(attend(self.self_attention_norm(x)))
-            x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
+            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
         else:
-            x = self.self_attention_norm(x + self.dropout(attend(x)))
-            x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
+            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
         return x
 
 

@@ -18,6 +18,7 @@ from regard.nn.dropout import Dropout
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
+from regard.nn.residual import add, add_and_norm
 from regard.shapes import Bool, Float, Int, Tensor
 
 
@@ -40,11 +41,11 @@ class EncoderLayer(nn.Module):
         """One layer of the encoder over the places of `span`."""
         attend = partial(self.self_attention, span=span)
         if self.norm_first:
-            x = x + self.dropout(attend(self.self_attention_norm(x)))
-            x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
+            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
         else:
-            x = self.self_attention_norm(x + self.dropout(attend(x)))
-            x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
+            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
         return x
 
 
@@ -87,13 +88,15 @@ class DecoderLayer(nn.Module):
         attend = partial(self.self_attention, span=span, past=past)
         cross = partial(self.cross_attention.cross, record=record)
         if self.norm_first:
-            x = x + self.dropout(attend(self.self_attention_norm(x)))
-            x = x + self.dropout(cross(self.cross_attention_norm(x), memory, memory_mask))
-            x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
+            x = add(x, cross(self.cross_attention_norm(x), memory, memory_mask), self.dropout)
+            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
         else:
-            x = self.self_attention_norm(x + self.dropout(attend(x)))
-            x = self.cross_attention_norm(x + self.dropout(cross(x, memory, memory_mask)))
-            x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
+            x = add_and_norm(
+                x, cross(x, memory, memory_mask), self.dropout, self.cross_attention_norm
+            )
+            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
         return x
 
     def new_past(self) -> Past:
