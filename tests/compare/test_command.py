@@ -35,7 +35,7 @@ def test_the_command_writes_a_comparison_and_prints_it(
     assert printed.out == (f"{summary(made)}\n\nwritten to {out}; open {out / 'compare.html'}\n")
     assert (out / "compare.html").exists()
     assert (out / "compare.csv").exists()
-    assert (out / "training-time-by-n.svg").exists()
+    assert (out / "path.svg").exists()
     assert printed.err == ""
 
 
