@@ -39,6 +39,7 @@ VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "REGARD_ISA",
     "REGARD_KERNELS",
+    "REGARD_MALLOC",
 )
 
 Findings = dict[str, Any]

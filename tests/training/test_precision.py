@@ -4,6 +4,7 @@ import platform
 import pytest
 import torch
 
+from regard.errors import RegardError
 from regard.training import precision
 from regard.training.allocator import hold_memory
 from regard.training.precision import GemmSizes, choose_precision
@@ -46,6 +47,12 @@ def test_a_measurement_gives_a_speed_for_each_precision() -> None:
 def test_memory_is_held_on_glibc_and_left_alone_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     on_glibc = platform.libc_ver()[0] == "glibc"
     assert hold_memory() == on_glibc
+    monkeypatch.setenv("REGARD_MALLOC", "off")
+    assert not hold_memory()
+    monkeypatch.setenv("REGARD_MALLOC", "maybe")
+    with pytest.raises(RegardError, match=r'^REGARD_MALLOC: it is "maybe", expected on or off$'):
+        hold_memory()
+    monkeypatch.delenv("REGARD_MALLOC")
     monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr(ctypes, "CDLL", None)
     assert not hold_memory()

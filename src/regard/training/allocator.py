@@ -4,7 +4,12 @@ import ctypes
 import os
 import platform
 import sys
+from typing import Final
 
+from regard.errors import RegardError
+
+VARIABLE: Final = "REGARD_MALLOC"
+_WORDS: Final = {"": True, "on": True, "off": False}
 # From glibc's malloc.h: the parameters of mallopt.
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
@@ -28,9 +33,17 @@ def hold_memory() -> bool:
     about 1 GiB. It is told to keep 128, unless the environment says otherwise; recipe `small`
     then took 2.2 instead of 2.9 GB after 120 steps, and was no slower.
 
-    Malloc is left alone anywhere but on Linux with glibc.
+    Malloc is left alone anywhere but on Linux with glibc, and where REGARD_MALLOC is `off`.
+
+    Raises:
+        RegardError: REGARD_MALLOC is neither `on` nor `off`.
     """
     os.environ.setdefault(*_KERNELS)
+    word = os.environ.get(VARIABLE, "")
+    if word not in _WORDS:
+        raise RegardError(f'it is "{word}", expected on or off', where=VARIABLE)
+    if not _WORDS[word]:
+        return False
     if not sys.platform.startswith("linux") or platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt

@@ -18,7 +18,7 @@ from regard.training.parts import LabelPart, PairPart, TextPart
 # those to run at full speed.
 BLOCK_BYTES = 128 * 2**20
 # What of a block is worked on in float32 at a time: on a CPU, what its caches hold.
-_CHUNK_BYTES = {"cpu": 8 * 2**20}
+_CHUNK_BYTES = {"cpu": 4 * 2**20}
 _CHUNK_BYTES_ELSEWHERE = 256 * 2**20
 
 
