@@ -25,7 +25,7 @@ def onednn_is_faster() -> bool:
 
     By a rule, and not by a measurement at every start, since the two differ in their last bits:
     a run and its continuation must choose alike. On an AMD EPYC with AVX-512 (Zen 5) oneDNN was
-    measured 2.1 to 2.3 times as fast, see docs/performance.md.
+    measured 2.1 to 2.3 times as fast, see docs/kernels.md.
     """
     there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return (

@@ -29,7 +29,7 @@ def add_and_norm(
         out = residual_norm(x, y, dropped, norm.weight, norm.bias, norm.eps)
         if out is not None:
             return out
-    z: Tensor = norm(x + dropout(y))
+    z: Tensor = norm(add(x, y, dropout))
     return z
 
 
