@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -16,13 +16,13 @@ from regard.training.config import TrainingConfig
 from regard.training.devices import choose_device, describe_device
 from regard.training.feed import BatchSource, Feed, StepBatch
 from regard.training.interrupts import Interrupts, stopped
+from regard.training.journal import Journal
 from regard.training.keeper import Keeper, State
 from regard.training.losses import translation_loss
-from regard.training.metrics import Curves, MetricsLog, NoCurves, Record, open_curves
+from regard.training.metrics import Curves, MetricsLog, NoCurves, open_curves
 from regard.training.precision import GemmSizes, Precision, PrecisionChoice, choose_precision
 from regard.training.processes import ALONE, Processes, require_own_gpu
-from regard.training.progress import Reporter, SilentReporter, Standing
-from regard.training.schedules import learning_rate
+from regard.training.progress import Reporter, SilentReporter
 from regard.training.state import Position, Window
 from regard.training.step import Loss, Stepper
 from regard.training.tally import NotFinite, Tally, diverged, lines_shown
@@ -200,26 +200,23 @@ class Trainer:
         return chosen[0] if chosen else PrecisionChoice(name, "as process 0 chose")
 
     def _begin(self, event: str) -> None:
-        self._started_at = time.perf_counter()
-        self._started_step = self.position.step
-        self._seconds_before = self.position.seconds
-        self.model.train()
-        device, count = describe_device(self.device), self._processes.count
-        self._write(
-            {
-                "event": event,
-                "step": self.position.step,
-                "max_steps": self._config.max_steps,
-                "device": device,
-                "processes": count,
-                "precision": str(self.precision),
-                "parameters": sum(weight.numel() for weight in self.model.parameters()),
-                "torch": torch.__version__,
-            }
+        self._journal = Journal(
+            self.position,
+            self._config,
+            d_model=self._d_model,
+            unit=self._unit,
+            reporter=self._reporter,
+            metrics=self._metrics,
+            curves=self._curves,
         )
-        together = f", {count} processes" if count > 1 else ""
-        self._reporter.say(f"training on {device}{together}, in {self.precision}")
-        self._reporter.begin(self._standing())
+        self.model.train()
+        self._journal.begin(
+            event,
+            device=describe_device(self.device),
+            processes=self._processes.count,
+            precision=self.precision,
+            parameters=sum(weight.numel() for weight in self.model.parameters()),
+        )
 
     def _train(self) -> str:
         """Do all steps; return why they ended."""
@@ -249,13 +246,13 @@ class Trainer:
     def _step(self, batch: StepBatch) -> None:
         position = self.position
         step = position.step + 1
-        self._stepper.take(batch, step, self._rate(step), self._tally)
+        self._stepper.take(batch, step, self._journal.rate(step), self._tally)
         position.step, position.epoch, position.batch = step, batch.epoch, batch.next_batch
         # All stop after the same step, whichever of them a signal came to.
         self._stop_agreed = self._processes.any(self._signals.requested)
         if self.device.type == "cpu":  # a GPU is not waited for at every step
             self._look()
-        self._reporter.advanced(self._standing())
+        self._journal.advanced()
 
     def _after_step(self) -> str:
         """Do what is due at this step; return why training ends here, or nothing."""
@@ -279,26 +276,10 @@ class Trainer:
 
     def _log(self) -> None:
         self._look()
-        window = self.position.window
-        if not window.tokens:
+        if not self.position.window.tokens:
             return
-        standing = self._standing(measured=True)
-        self._write(
-            {
-                "event": "train",
-                "step": standing.step,
-                "epoch": standing.epoch,
-                "loss": standing.loss,
-                "nll": standing.nll,
-                "learning_rate": standing.learning_rate,
-                "tokens_per_second": standing.tokens_per_second,
-                "target_tokens": window.tokens,
-                "seconds": self._seconds(),
-                "grad_norm": self._tally.norm,
-                **self._stepper.routers.told(self._tally.load),
-            }
-        )
-        self._reporter.measured(standing)
+        load = self._stepper.routers.told(self._tally.load)
+        self._journal.measured(self._tally.norm, load)
         self.position.window = self._tally.window = Window()
 
     def _validate(self, validate: Callable[[nn.Module], Validation]) -> None:
@@ -330,14 +311,14 @@ class Trainer:
         better = self.position.take_validation(metric, value)
         if found:
             self._last_validation = found[0]
-            self._write(found[0].record(self.position.step, self._seconds()))
+            self._journal.write(found[0].record(self.position.step, self._journal.seconds()))
             self._reporter.validated(self.position.step, found[0], better=better)
         if better:
             self._write_model("best")
 
     def _save(self) -> None:
         self._look()
-        self.position.seconds = self._seconds()
+        self.position.seconds = self._journal.seconds()
         self._keeper.save(
             self.position,
             self.model,
@@ -352,7 +333,7 @@ class Trainer:
     def _stop(self) -> NoReturn:
         """Save everything and leave, as a signal asked."""
         self._reporter.end()
-        self._write(self._end_record("interrupted"))
+        self._journal.end("interrupted")
         self._save()
         self._keeper.wait()
         if self._processes.main and not self._folder.has_model:
@@ -369,13 +350,13 @@ class Trainer:
         if (position.step, position.validated) != saved:
             self._save()
         self._keeper.wait()
-        self._write(self._end_record(reason))
+        self._journal.end(reason)
         return TrainingResult(
             step=position.step,
             reason=reason,
             model_step=position.best.step if position.best else position.step,
             best_value=position.best.value if position.best else None,
-            seconds=self._seconds(),
+            seconds=self._journal.seconds(),
             validation=self._last_validation,
         )
 
@@ -394,7 +375,7 @@ class Trainer:
         position.skipped_in_row += 1
         lines = [self._line(row) for row in bad.rows] if self._line else []
         names = [f"{file}:{number}" for file, number in lines]
-        self._write({"event": "skipped", "step": bad.step, "problem": str(bad), "lines": names})
+        self._journal.skipped(bad, names)
         self._bad = bad, names
         if position.skipped_in_row >= most:
             raise self._diverged(bad, names)
@@ -406,26 +387,10 @@ class Trainer:
 
     def _diverged(self, bad: NotFinite, names: list[str]) -> DivergenceError:
         """The error that ends the training after this step that changed nothing."""
-        self._write(self._end_record("diverged") | {"problem": str(bad), "lines": names})
+        self._journal.end("diverged", {"problem": str(bad), "lines": names})
         self._reporter.end()
         in_row = self.position.skipped_in_row
         return diverged(bad, in_row, names, self._keeper.last_checkpoint())
-
-    def _end_record(self, reason: str) -> Record:
-        best = self.position.best
-        return {
-            "event": "stop",
-            "step": self.position.step,
-            "reason": reason,
-            "skipped": self.position.skipped,
-            "best_step": best.step if best else None,
-            "seconds": self._seconds(),
-        }
-
-    def _write(self, record: Record) -> None:
-        if self._metrics is not None:
-            self._metrics.write(record)
-        self._curves.write(record)
 
     @property
     def _stopping(self) -> bool:
@@ -441,36 +406,3 @@ class Trainer:
             hint="Go on from the last checkpoint: torchrun ... -m "
             + command("train", self._folder.path, "--resume"),
         )
-
-    def _rate(self, step: int) -> float:
-        config = self._config
-        return learning_rate(config.schedule, step, self._d_model, config.max_steps)
-
-    def _seconds(self) -> float:
-        return self._seconds_before + time.perf_counter() - self._started_at
-
-    def _standing(self, *, measured: bool = False) -> Standing:
-        position, window = self.position, self.position.window
-        standing = Standing(
-            step=position.step,
-            max_steps=self._config.max_steps,
-            epoch=position.epoch,
-            seconds_left=self._seconds_left(),
-            unit=self._unit,
-        )
-        if not measured:
-            return standing
-        return replace(
-            standing,
-            loss=window.smoothed / window.tokens,
-            nll=window.nll / window.tokens,
-            tokens_per_second=window.tokens / window.seconds if window.seconds else None,
-            learning_rate=self._rate(position.step),
-        )
-
-    def _seconds_left(self) -> float | None:
-        done = self.position.step - self._started_step
-        if not done:
-            return None
-        spent = time.perf_counter() - self._started_at
-        return spent / done * (self._config.max_steps - self.position.step)
