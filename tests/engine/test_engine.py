@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,15 @@ def test_weights_that_are_no_numbers_are_told_from_a_translation(
         engine.translate([[4, 5, 2]], max_tokens=[5], bos=BOS, eos=EOS, beam=beam)
 
 
+@pytest.fixture
+def ctrl_c_is_heard() -> Iterator[None]:
+    """A process started in the background may have been told to ignore it."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_stops_it_and_it_works_again() -> None:
     model = make_model({"d_model": 256, "d_ff": 1024, "decoder_layers": 3}, vocabulary=5000)
     engine = engine_of(model, threads=2)
