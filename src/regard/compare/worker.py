@@ -23,6 +23,7 @@ from regard.nn.mixers.contract import Mixer
 from regard.nn.mixers.span import Span
 from regard.nn.positions import Positions
 from regard.shapes import Tensor
+from regard.training.allocator import hold_memory
 
 MOST_REPEATS: Final = 7
 _WARM: Final = 8  # places of the first pass, which loads what any pass needs
@@ -31,6 +32,7 @@ _STEPS: Final = 15
 # Options of glibc's mallopt, and the largest threshold that it sets by itself.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
+_MMAP_MAX: Final = -4
 _LARGEST_KEPT: Final = 2**25
 
 
@@ -125,6 +127,7 @@ def passes(subject: Subject, order: PassOrder) -> PassFound:
         started = time.perf_counter()
         one_pass(subject, layer, x, order.of)
         times.append(time.perf_counter() - started)
+    _give_back()
     times = times or [first]
     return PassFound(seconds=statistics.median(times), repeats=len(times), peak_bytes=peak)
 
@@ -203,20 +206,23 @@ def _returning_memory() -> Iterator[None]:
     """Inside the block glibc returns what is freed at once, so that the peak is that of tensors.
 
     Otherwise it keeps blocks and their gaps, which makes the peak depend on what came before,
-    and a pass faster: after the block it is as any process comes to be that uses large ones.
+    and a pass faster: after the block they are kept as a training keeps them.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt if sys.platform.startswith("linux") else None
     except (OSError, AttributeError):
         set_option = None
     if set_option is not None:
+        set_option(_MMAP_MAX, 2**16)
         set_option(_MMAP_THRESHOLD, 2**18)
+        set_option(_TRIM_THRESHOLD, 2**18)
     try:
         yield
     finally:
         if set_option is not None:
             set_option(_MMAP_THRESHOLD, _LARGEST_KEPT)
             set_option(_TRIM_THRESHOLD, 2 * _LARGEST_KEPT)
+            hold_memory()
 
 
 def _reset_peak() -> bool:
