@@ -64,7 +64,7 @@ _HEADS = (
 )  # fmt: skip
 _CROSSING_NOTE = "The length from which on a layer is below full attention, interpolated."
 _LEARNED_NOTE = (
-    "The same number of seconds for each layer; mean accuracy in percent on unseen examples, and "
+    "The same number of seconds for each layer; mean accuracy in percent on other examples, and "
     "each seed's."
 )
 

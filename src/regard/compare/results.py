@@ -170,7 +170,7 @@ class Quality(Settings):
         seconds: of training, for each seed.
         steps: taken in that time, by seed.
         seeds: what each was trained with.
-        accuracies: share of answers that are right on unseen examples, by seed.
+        accuracies: share of answers that are right on other examples, by seed.
         chance: the share that guessing gets.
         note: what differs from the other layers, if anything.
     """
