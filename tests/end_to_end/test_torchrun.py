@@ -106,6 +106,24 @@ def test_the_run_goes_on_with_two_processes_and_then_with_one(killed: Killed) ->
     assert resume(folder / "run", changed, reporter=SilentReporter()).step == step + 2
 
 
+def test_a_run_whose_weights_are_cut_over_two_processes_translates(tmp_path: Path) -> None:
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs())
+    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
+    keys = [word for key in KEYS for word in ("--set", key)]
+    done = subprocess.run(
+        command("tiny", "--tsv", "pairs.tsv", "--out", "run", *keys, "--set",
+                "training.max_steps=3", "--set", "training.parallel=shard"),
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = subprocess.run(
+        [sys.executable, "-m", "regard", "translate", "run"], input=f"{pairs()[0][0]}\n",
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.count("\n") == 1
+
+
 def test_a_mistake_that_all_make_is_said_once(tmp_path: Path) -> None:
     done = subprocess.run(
         command("tiny", "--set", "training.max_stepz=3"),

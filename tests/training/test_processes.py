@@ -101,7 +101,8 @@ def test_each_row_of_an_epoch_is_in_one_process_once(count: int) -> None:
 
 def trained(
     processes: Processes, path: Path, *, resume: bool = False, loss: Any = translation_loss,
-    validate: Callable[[torch.nn.Module], Validation] | None = None, **changes: object,
+    validate: Callable[[torch.nn.Module], Validation] | None = None, dropout: float = 0.2,
+    **changes: object,
 ) -> dict[str, torch.Tensor]:  # fmt: skip
     """Train in a folder, which the main process alone writes to; return the weights."""
     if processes.main and not resume:
@@ -110,7 +111,7 @@ def trained(
     lock = WriterLock(path) if processes.main else None
     with RunFolder(path, read_manifest(path), lock) as folder:
         trainer = Trainer(
-            tiny_model(0.2), DigitBatches(rows=6), settings(**changes), folder,
+            tiny_model(dropout), DigitBatches(rows=6), settings(**changes), folder,
             loss=loss, validate=validate, processes=processes,
         )  # fmt: skip
         trainer.run(resume=resume)

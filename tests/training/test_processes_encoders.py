@@ -14,6 +14,7 @@ from regard.text.masking import MaskedBatch
 from regard.training.feed import Feed
 from regard.training.losses import classification_loss, masked_loss
 from regard.training.processes import ALONE, Processes
+from regard.training.sharding import gathered
 from regard.training.state import Window
 from regard.training.step import Stepper
 from regard.training.tally import Tally
@@ -42,14 +43,16 @@ class Again:
             )  # fmt: skip
 
 
-def trained(processes: Processes, *, labels: bool) -> dict[str, torch.Tensor]:
+def trained(
+    processes: Processes, *, labels: bool, parallel: str = "replicate"
+) -> dict[str, torch.Tensor]:
     """The weights after three steps."""
     config = EncoderConfig(d_model=16, num_heads=2, d_ff=32, num_layers=1, pooler=True, dropout=0.0,
                            attention_dropout=0.0)  # fmt: skip
     # In float64: Adam makes steps of what is only rounding, where a gradient is truly 0.
     model = build_encoder(config, vocabulary=20, seed=1, classes=3).double()
     stepper = Stepper(
-        model, settings(), device=CPU, precision="float32",
+        model, settings(parallel=parallel), device=CPU, precision="float32",
         loss=classification_loss if labels else masked_loss, processes=processes,
     )  # fmt: skip
     feed = Feed(Again(labels), epoch=0, start=0, parts=1, device=CPU, rank=processes.rank,
@@ -59,13 +62,15 @@ def trained(processes: Processes, *, labels: bool) -> dict[str, torch.Tensor]:
             tally = Tally(Window())
             stepper.take(batch, step, 1e-3, tally)
             assert tally.look() == [None]
-    return model.state_dict()
+    return {name: gathered(weight.detach()) for name, weight in model.state_dict().items()}
 
 
 @pytest.mark.parametrize("labels", [True, False], ids=["labels", "masked"])
-@pytest.mark.parametrize("count", [2, 3])
-def test_an_encoder_is_trained_by_several_processes_as_by_one(count: int, labels: bool) -> None:
+@pytest.mark.parametrize(("count", "parallel"), [(2, "replicate"), (3, "replicate"), (3, "shard")])
+def test_an_encoder_is_trained_by_several_processes_as_by_one(
+    count: int, parallel: str, labels: bool
+) -> None:
     alone = trained(ALONE, labels=labels)
-    for one in together(count, lambda each: trained(each, labels=labels)):
+    for one in together(count, lambda each: trained(each, labels=labels, parallel=parallel)):
         assert isinstance(one, dict), one
         torch.testing.assert_close(one, alone, rtol=0, atol=1e-9)

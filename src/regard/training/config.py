@@ -80,6 +80,7 @@ class TrainingConfig(Settings):
     A step sees up to `batch_tokens` source tokens and as many target tokens, padding counted,
     and is cut into `accumulate` equal parts when memory asks for it; the result is the same. With
     `activation_checkpointing` the layers are computed again in the backward pass instead of kept.
+    Of several processes each holds all weights, or with `parallel` `shard` its share of them.
     `clip_norm` 0 leaves gradients alone. `precision` `auto` measures the machine once and takes
     the faster of float32 and bfloat16 autocast; what it took is printed and kept with the run.
     `ema_decay` above 0 keeps a moving average of the weights, which then validates, translates
@@ -99,6 +100,7 @@ class TrainingConfig(Settings):
     batch_tokens: int = Field(default=25_000, ge=1)
     accumulate: int = Field(default=1, ge=1)
     activation_checkpointing: bool = False
+    parallel: Literal["replicate", "shard"] = "replicate"
     optimizer: OptimizerConfig = AdamConfig()
     schedule: ScheduleConfig = PaperSchedule()
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import cast
 
 import torch
 from torch import nn
 
 from regard.shapes import Tensor
+from regard.training.sharding import cut_as, local
 
 
 class MovingAverage:
@@ -31,17 +31,21 @@ class MovingAverage:
     def update(self, step: int) -> None:
         """Take in the weights as they are after `step`, the first of which is 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        averages, weights = list(self.weights.values()), list(self._weights.values())
-        torch._foreach_lerp_(averages, cast(list[Tensor], weights), 1 - decay)
+        averages = [local(average) for average in self.weights.values()]
+        weights = [local(weight) for weight in self._weights.values()]
+        torch._foreach_lerp_(averages, weights, 1 - decay)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Take the averages from a checkpoint."""
         for name, average in self.weights.items():
-            average.copy_(weights[name])
+            average.copy_(cut_as(weights[name], average))
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Let the model hold the averages inside the `with` block, and its own weights after."""
+        """Let the model hold the averages inside the `with` block, and its own weights after.
+
+        Not for weights that are cut over processes.
+        """
         self._swap()
         try:
             yield

@@ -7,13 +7,17 @@ from typing import Any
 from torch import nn
 
 from regard.errors import DataError, RegardError, RunFolderError
+from regard.shapes import Tensor
 from regard.training.config import TrainingConfig
 from regard.training.metrics import MetricsLog
 from regard.training.processes import ALONE, Processes
+from regard.training.sharding import is_cut
 from regard.training.state import (
     Position,
+    TensorGroups,
     copied,
     file_tensors,
+    gathered_groups,
     give_random,
     give_tensors,
     model_tensors,
@@ -42,7 +46,8 @@ class Keeper:
     `fingerprint` names the training data, and `measure` what validations measure; `say` takes
     words for the user, and `notes` are kept with the model beside those of how it was made.
 
-    Of several processes only the main one writes; the others know what it has written.
+    Of several processes only the main one writes; the others know what it has written. All must
+    call its methods alike, since weights that are cut over them are put together by all.
 
     What is saved is copied at once and written in a thread, one thing at a time and in order;
     `close` must be called at the end.
@@ -163,9 +168,10 @@ class Keeper:
             RunFolderError: what was to be written before this could not be.
         """
         self.saved_step, self.saved_validated = position.step, position.validated
+        self._writer.wait()
+        tensors = self._taken(take_tensors(model, stepper.optimizer, stepper.average), model)
         if metrics is None:
             return
-        self._writer.wait()
         state = {
             "position": position.to_json(),
             "random": take_random(),
@@ -176,7 +182,6 @@ class Keeper:
             "precision": precision,
             "base": base_sum(self._notes),
         }
-        tensors = copied(take_tensors(model, stepper.optimizer, stepper.average))
         folder, step = self._folder.path, position.step
         best = [position.best.step] if position.best else []
 
@@ -197,16 +202,23 @@ class Keeper:
         Raises:
             RunFolderError: what was to be written before this could not be.
         """
+        self._writer.wait()
+        tensors = {"model": file_tensors(model_tensors(model, stepper.average))}
+        weights = self._taken(tensors, model).get("model", {})
         if not self._processes.main:
             return
-        self._writer.wait()
         notes = {**self._notes, "made": made, "step": str(position.step)}
         if stepper.average:
             notes["ema_decay"] = str(self._config.ema_decay)
         if made == "best" and position.best:
             notes[self._config.best_metric] = str(position.best.value)
-        weights = copied({"model": file_tensors(model_tensors(model, stepper.average))})["model"]
         self._writer.start(lambda: self._folder.write_model(weights, notes))
+
+    def _taken(self, tensors: Mapping[str, Mapping[str, Tensor]], model: nn.Module) -> TensorGroups:
+        """A copy of whole tensors in the main process's memory; nothing in the others."""
+        if is_cut(model):
+            return gathered_groups(tensors, keep=self._processes.main)
+        return copied(tensors) if self._processes.main else {}
 
     def check(self) -> None:
         """Raise what went wrong with the last write, if it has ended; wait for nothing."""

@@ -23,7 +23,7 @@ from regard.training.metrics import Curves, MetricsLog, NoCurves, open_curves
 from regard.training.precision import GemmSizes, Precision, PrecisionChoice, choose_precision
 from regard.training.processes import ALONE, Processes, require_own_gpu
 from regard.training.progress import Reporter, SilentReporter
-from regard.training.state import Position, Window
+from regard.training.state import Position, Window, gathered_groups
 from regard.training.step import Loss, Stepper
 from regard.training.tally import NotFinite, Tally, diverged, lines_shown
 from regard.training.validation import Validation
@@ -101,7 +101,9 @@ class Trainer:
         self.device = choose_device(config.device)
         require_own_gpu(self.device)
         self._processes = processes
-        self.model = model.to(self.device)
+        self._cut = processes.count > 1 and config.parallel == "shard"
+        # Where it is cut, it is moved layer by layer, so that it is nowhere whole.
+        self.model = model if self._cut else model.to(self.device)
         self.position = Position()
         self._d_model = int(model.config.d_model)  # type: ignore[union-attr, arg-type]
         self._batches = batches
@@ -283,21 +285,25 @@ class Trainer:
         self.position.window = self._tally.window = Window()
 
     def _validate(self, validate: Callable[[nn.Module], Validation]) -> None:
-        average = self._stepper.average
         self._look()
+        if self._cut and self._keeper.saved_step != self.position.step:
+            self._save()  # a signal waits for the end of the validation, and may lose its patience
         self.model.eval()
         metric = self._config.best_metric
+        average = None if self._cut else self._stepper.average
+        whole = self._whole()
         found: list[Validation] = []
 
         def measure() -> float:
-            found.append(validate(self.model))
+            found.append(validate(whole or self.model))
             return found[0].value(metric)
 
         try:
             with (
                 average.applied() if average else nullcontext(),
                 torch.random.fork_rng([self.device] if self.device.type == "cuda" else []),
-                self._signals.immediate(),
+                # No process can be left alone: all are needed to save weights that are cut.
+                nullcontext() if self._cut else self._signals.immediate(),
             ):
                 value = self._processes.from_main(measure)
         except Interrupted:
@@ -315,6 +321,18 @@ class Trainer:
             self._reporter.validated(self.position.step, found[0], better=better)
         if better:
             self._write_model("best")
+
+    def _whole(self) -> nn.Module | None:
+        """Where weights are cut over processes, in the main one a whole model to validate."""
+        if not self._cut:
+            return None
+        weights = self.model.state_dict()
+        if self._stepper.average:
+            weights.update(self._stepper.average.weights)
+        keep, device = self._processes.main, self.device
+        tensors = gathered_groups({"model": weights}, keep=keep, device=device)["model"]
+        whole = self._stepper.whole
+        return whole.filled(tensors, device).eval() if whole else None
 
     def _save(self) -> None:
         self._look()
@@ -336,7 +354,8 @@ class Trainer:
         self._journal.end("interrupted")
         self._save()
         self._keeper.wait()
-        if self._processes.main and not self._folder.has_model:
+        none = not self._folder.has_model
+        if self._processes.from_main(lambda: none) if self._cut else none:
             self._write_model("last")
             self._keeper.wait()
         raise stopped(f"step {self.position.step} of {self._config.max_steps}", self._folder.path)

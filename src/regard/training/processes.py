@@ -88,15 +88,24 @@ class Processes:
         distributed.all_reduce(flag)
         return bool(flag)
 
-    def wrapped(self, model: nn.Module, device: torch.device, *, unused: bool) -> nn.Module:
+    def wrapped(
+        self, model: nn.Module, device: torch.device, *, unused: bool, cut: bool = False
+    ) -> nn.Module:
         """A module that averages gradients over all processes; the module itself where alone.
 
         Args:
             model: a module on its device.
             device: that device.
             unused: whether it has weights that its loss does not use.
+            cut: whether each process keeps but its share of the weights.
         """
         if self.count == 1:
+            return model
+        if cut:
+            # What few trainings need is not imported for all.
+            from regard.training.sharding import shard  # noqa: PLC0415
+
+            shard(model, device, self.count)
             return model
         return nn.parallel.DistributedDataParallel(
             model,

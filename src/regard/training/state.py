@@ -15,6 +15,7 @@ from regard.nn.lora import saved_name
 from regard.shapes import Tensor
 from regard.training.config import Metric
 from regard.training.ema import MovingAverage
+from regard.training.sharding import cut_as, gathered
 from regard.weights.fit import misfits
 
 TensorGroups = dict[str, dict[str, Tensor]]
@@ -126,6 +127,23 @@ def take_tensors(
     return groups
 
 
+def gathered_groups(
+    groups: Mapping[str, Mapping[str, Tensor]], *, keep: bool, device: torch.device | None = None
+) -> TensorGroups:
+    """The same of tensors that are cut over processes, all of which must call this together.
+
+    One tensor at a time is put together, and copied to the device (the CPU where none is given)
+    in those processes that are to `keep` it; the others get nothing.
+    """
+    kept: TensorGroups = {group: {} for group in groups}
+    for group, tensors in groups.items():
+        for name, tensor in tensors.items():
+            whole = gathered(tensor.detach())
+            if keep:
+                kept[group][name] = whole.to(device or "cpu", copy=True)
+    return kept
+
+
 def copied(groups: Mapping[str, Mapping[str, Tensor]]) -> TensorGroups:
     """The same on the CPU in memory of their own; names that share a tensor share its copy."""
     copies: dict[tuple[object, ...], Tensor] = {}
@@ -158,7 +176,7 @@ def give_tensors(
     _give_model(groups["model"], model)
     for name, weight in model.named_parameters():
         state = {
-            key.removeprefix(f"{name}."): value.to(weight.device)
+            key.removeprefix(f"{name}."): _placed(value, weight)
             for key, value in groups["optimizer"].items()
             if key.rpartition(".")[0] == name
         }
@@ -205,4 +223,11 @@ def _give_model(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
             f"{misfit.wanted}",
             hint="Resume with the model settings that the run was started with.",
         )
-    model.load_state_dict(dict(tensors), strict=False)  # what is frozen is in place
+    here = model.state_dict()
+    cut = {name: cut_as(tensor, here[name]) for name, tensor in tensors.items()}
+    model.load_state_dict(cut, strict=False)  # what is frozen is in place
+
+
+def _placed(value: Tensor, weight: Tensor) -> Tensor:
+    """What an optimizer keeps of a weight, where the weight is; but its one number of steps."""
+    return cut_as(value, weight) if value.shape == weight.shape else value.to(weight.device)

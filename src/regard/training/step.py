@@ -20,6 +20,7 @@ from regard.training.precision import Precision, autocast
 from regard.training.processes import ALONE, Processes
 from regard.training.recompute import recompute_layers
 from regard.training.routing import Routers
+from regard.training.sharding import WholeModel, local
 from regard.training.tally import StepFigures, Tally
 
 # The loss of a part of the kind that the batches give.
@@ -52,7 +53,8 @@ class Stepper:
 
     Where several processes train one model, each takes the gradients of its share of a batch,
     and then all do the same step with their sum. What is random is drawn in each from a seed of
-    its own at every step, so that a training can go on with any number of processes.
+    its own at every step, so that a training can go on with any number of processes. Where
+    each keeps its share of the weights, the main one has `whole`, the model to fill with all.
     """
 
     def __init__(
@@ -66,8 +68,8 @@ class Stepper:
         processes: Processes = ALONE,
     ) -> None:
         self.model = model
-        self.optimizer = build_optimizer(model, config.optimizer)
-        self.average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
+        self._cut = processes.count > 1 and config.parallel == "shard"
+        self.whole = WholeModel(model) if self._cut and processes.main else None
         self._config = config
         self._device = device
         self._precision: Precision = precision
@@ -81,7 +83,11 @@ class Stepper:
             bare,
             device,
             unused=isinstance(model, TextEncoder),
+            cut=self._cut,
         )
+        # Of the weights as they are now: where they are cut, of this process's share.
+        self.optimizer = build_optimizer(model, config.optimizer)
+        self.average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
 
     def take(self, batch: StepBatch, step: int, rate: float, tally: Tally) -> None:
         """Do step number `step` with learning rate `rate`.
@@ -100,7 +106,9 @@ class Stepper:
             here = part.to(self._device)
             last = place == len(batch.parts)
             # Gradients are averaged once, after the last part; times their number gives the sum.
-            with nullcontext() if last or count == 1 else self._averaging.no_sync():
+            # Shares of them are after each part: no process keeps the whole gradient.
+            at_once = last or count == 1 or self._cut
+            with nullcontext() if at_once else self._averaging.no_sync():
                 with autocast(self._precision, self._device):
                     minimised, figures = self._loss(here)
                 loss = minimised * (batch.weight * count) / batch.targets
@@ -125,9 +133,12 @@ class Stepper:
     def _clip(self) -> Tensor:
         """The norm of the whole gradient before clipping; clips when the recipe says so."""
         weights = [weight for weight in self.model.parameters() if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(
-            [weight.grad for weight in weights if weight.grad is not None]
-        )
+        gradients = [local(weight.grad) for weight in weights if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self._cut:
+            norm = self._processes.total(norm.square()).sqrt()
         if self._config.clip_norm:
-            torch.nn.utils.clip_grads_with_norm_(weights, self._config.clip_norm, norm)
+            # As torch's clip_grads_with_norm_ does it, which takes no shares.
+            scale = torch.clamp(self._config.clip_norm / (norm + 1e-6), max=1.0)
+            torch._foreach_mul_(gradients, scale)
         return norm
