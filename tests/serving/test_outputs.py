@@ -1,13 +1,16 @@
 """Files of results: whole or not there, and pipes and devices written as they come."""
 
 import os
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
 from regard.errors import RegardError
-from regard.serving.outputs import open_output
+from regard.serving.outputs import open_output, refuse_same_file
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -73,3 +76,35 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
             writer.write("x")
             writer.flush()
         assert str(caught.value) == "/dev/full: cannot be written: No space left on device"
+
+
+@pytest.mark.parametrize("name", ["recipe.toml", "model.safetensors", "manifest.json"])
+def test_a_file_of_a_run_folder_is_not_written_over(tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(GOLDEN, run)
+    before = (run / name).read_bytes()
+    (tmp_path / "link").symlink_to(run / name)
+    for path in (run / name, tmp_path / "link"):
+        with (
+            pytest.raises(RegardError, match="the file is part of a run folder"),
+            open_output(path) as writer,
+        ):
+            writer.write("a line")
+        assert (run / name).read_bytes() == before
+    with open_output(run / "translations.txt") as writer:
+        writer.write("a line")
+    assert (run / "translations.txt").read_text() == "a line\n"
+
+
+def test_a_result_in_the_place_of_standard_input_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text").write_text("a line\n")
+    (tmp_path / "same").hardlink_to(tmp_path / "text")
+    with (tmp_path / "text").open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        for name in ("text", "same"):
+            with pytest.raises(RegardError, match="the file is that of standard input too"):
+                refuse_same_file({"--output": tmp_path / name}, {"--input": None})
+        refuse_same_file({"--output": tmp_path / "other"}, {"--input": None})
+        refuse_same_file({"--output": tmp_path / "text"}, {"--input": tmp_path / "other"})

@@ -12,6 +12,7 @@ from typing import cast
 from regard.errors import RegardError
 from regard.text.lines import write_line
 from regard.weights.files import temporary_name
+from regard.weights.manifest import MANIFEST
 
 # Line ends to other programs; JSON leaves them as they are.
 _ESCAPED = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -89,7 +90,7 @@ def open_output(path: Path | None) -> Iterator[LineWriter]:
     fails, what was there before stays. Pipes and devices are written directly.
 
     Raises:
-        RegardError: it can't be written.
+        RegardError: it can't be written; or it is one of the files that a run folder holds.
     """
     if path is None:
         yield LineWriter(cast(io.BufferedIOBase, sys.stdout.buffer), "standard output")
@@ -109,6 +110,7 @@ def open_output(path: Path | None) -> Iterator[LineWriter]:
     if path.is_dir():
         raise RegardError("wanted a file, found a folder", where=name)
     place = path.resolve()
+    _refuse_a_models_own(place, name)
     temporary = temporary_name(place)
     with _blaming(name):
         stream = temporary.open("xb")
@@ -135,7 +137,7 @@ def refuse_same_file(outputs: Mapping[str, Path | None], inputs: Mapping[str, Pa
 
     Args:
         outputs: the file of each option that writes one.
-        inputs: the file of each option that reads one.
+        inputs: the file of each option that reads one; None for `--input` is standard input.
 
     Raises:
         RegardError: names the two options.
@@ -144,6 +146,12 @@ def refuse_same_file(outputs: Mapping[str, Path | None], inputs: Mapping[str, Pa
     for option, path in outputs.items():
         if path is None or _is_special(path):
             continue
+        if inputs.get("--input", path) is None and _is_standard_input(path):
+            raise RegardError(
+                "the file is that of standard input too",
+                where=f"{option} {path}",
+                hint="Give each its own file.",
+            )
         for other, former in seen:
             if _is_same(path, former):
                 raise RegardError(
@@ -158,6 +166,26 @@ def _is_same(path: Path, other: Path) -> bool:
     if path.exists() and other.exists():
         return path.samefile(other)
     return path.resolve() == other.resolve()
+
+
+def _is_standard_input(path: Path) -> bool:
+    try:
+        return path.exists() and os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
+    except (OSError, ValueError, AttributeError):  # there is none, or it is no file
+        return False
+
+
+def _refuse_a_models_own(place: Path, name: str) -> None:
+    """A result written over a file of a run folder would leave that run damaged."""
+    try:
+        manifest = json.loads((place.parent / MANIFEST).read_bytes())
+        own = place.name == MANIFEST or place.name in manifest["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if own:
+        raise RegardError(
+            "the file is part of a run folder", where=name, hint="Give the result another name."
+        )
 
 
 def _is_special(path: Path) -> bool:
