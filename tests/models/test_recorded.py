@@ -44,6 +44,18 @@ def test_every_attention_of_a_pass_is_recorded_and_the_pass_is_the_same(model: T
     assert found == before  # nothing more after the block
 
 
+def test_a_block_in_another_records_too_and_both_end_as_they_began(model: Transformer) -> None:
+    with regard.recorded_attention(model) as outer:
+        with regard.recorded_attention(model) as inner:
+            model(SOURCE, TARGET, MASK)
+        model(SOURCE, TARGET[:, :2], MASK)
+    assert inner.keys() == outer.keys()
+    name = "decoder_layers.0.cross_attention"
+    assert (inner[name].shape[2], outer[name].shape[2]) == (3, 2)
+    model(SOURCE, TARGET, MASK)
+    assert outer[name].shape[2] == 2
+
+
 def test_the_memory_s_weights_are_those_of_which_decoding_shows_the_mean(
     model: Transformer,
 ) -> None:

@@ -26,20 +26,19 @@ def _fastest(found: Comparison) -> str:
     if not wins:
         return ""
     n, best, time, name = wins[-1]
-    first = next((n for n, best, time, _ in wins if time < best), None)
-    if first is None:
+    if time >= best:
         return (
-            f"In training on this machine full attention, in the faster of its forms, beat every "
-            f"other layer up to n = {n:,}."
+            f"In training on this machine full attention, in the faster of its forms, beats every "
+            f"other layer at n = {n:,}, the longest that it and another were measured at."
         )
-    ahead = (
-        f"{name} is then the fastest, {best / time:.1f} times as fast"
-        if time < best
-        else "full attention is the fastest again"
+    # From the last length on before which full attention was still ahead.
+    behind = max(
+        (place for place, (_, best, time, _) in enumerate(wins) if time >= best), default=-1
     )
     return (
         f"In training on this machine some layer beats full attention, in the faster of its forms, "
-        f"from n = {first:,} on; at n = {n:,}, the longest that it was measured at, {ahead}."
+        f"from n = {wins[behind + 1][0]:,} on; at n = {n:,}, the longest that it and another were "
+        f"measured at, {name} is the fastest, {best / time:.1f} times as fast."
     )
 
 

@@ -83,6 +83,7 @@ def _crossing(
     part: MultiHeadAttention, name: str, heads: Sequence[int] | None, found: dict[str, Tensor]
 ) -> Iterator[None]:
     """Record the attention to a memory, which is no forward pass that torch would tell of."""
+    former = vars(part).get("cross")  # of a block around this one
     plain = part.cross
 
     def cross(x: Tensor, memory: KeysValues, mask: Tensor | None = None, **named: Any) -> Tensor:  # noqa: ANN401 - passed on
@@ -94,4 +95,7 @@ def _crossing(
     try:
         yield
     finally:
-        del part.cross
+        if former is None:
+            del part.cross
+        else:
+            part.cross = former  # type: ignore[method-assign]
