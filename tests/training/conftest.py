@@ -9,7 +9,8 @@ import torch
 from training.digits import DigitBatches, settings, tiny_model
 
 from regard.shapes import Tensor
-from regard.training.loop import Trainer, TrainingResult
+from regard.training.loop import Trainer
+from regard.training.result import TrainingResult
 from regard.weights.lock import WriterLock
 from regard.weights.manifest import read_manifest
 from regard.weights.run_folder import RunFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from training.conftest import Trained
-from training.digits import DigitBatches, settings, tiny_model
+from training.digits import DigitBatches, measured, settings, tiny_model
 from training.records import read_metrics
 
 from regard.errors import DivergenceError, ModelError
@@ -160,3 +160,40 @@ def test_a_model_that_answers_with_nan_where_its_last_step_was_skipped_has_diver
         train("run", options={"loss": broken_loss("loss", 4), "validate": validate})
     with pytest.raises(ModelError):
         train("other", options={"validate": validate})
+
+
+def test_a_run_of_which_every_step_was_skipped_has_no_model_and_does_not_end_as_if_trained(
+    train: Callable[..., Trained], tmp_path: Path
+) -> None:
+    validated: list[int] = []
+
+    def validate(model: torch.nn.Module) -> Validation:
+        validated.append(1)
+        return measured()
+
+    options = {
+        "loss": broken_loss("loss", *range(1, 9)),
+        "line": lambda pair: ("train.en", pair + 1),
+        "validate": validate,
+    }
+    kept = {"batches": DigitBatches(rows=2, per_epoch=100), "max_steps": 6, "options": options}
+    with pytest.raises(DivergenceError) as stopped:
+        train("run", validate_every=2, **kept)
+    path = tmp_path / "run"
+    assert str(stopped.value) == (
+        "training: none of the 6 steps changed the model: the loss is nan at step 6\n"
+        "  Its batch holds the lines train.en:11, train.en:12.\n"
+        "  No model was written.\n"
+        "  Try a lower learning rate, a longer warm-up, or training.clip_norm = 1."
+    )
+    last = read_metrics(path / "metrics.jsonl")[-1]
+    assert (last["event"], last["reason"], last["step"]) == ("stop", "diverged", 6)
+    assert validated == []
+    assert not (path / "model.safetensors").exists()
+    # The same of a start that finds the steps done; with steps that change something all is well.
+    with pytest.raises(DivergenceError, match="none of the 6 steps changed the model: a loss or"):
+        train("run", resume=True, **kept)
+    kept["max_steps"] = 10
+    assert train("run", resume=True, **kept).result.model_step == 10
+    assert validated == [1]
+    assert (path / "model.safetensors").exists()

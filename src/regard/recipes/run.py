@@ -24,9 +24,9 @@ from regard.recipes.trial import dry_run as try_recipe
 from regard.recipes.write import format_recipe
 from regard.training.devices import choose_device
 from regard.training.interrupts import Interrupts
-from regard.training.loop import TrainingResult
 from regard.training.processes import ALONE, Processes, joined
 from regard.training.progress import Reporter, SilentReporter, make_reporter
+from regard.training.result import TrainingResult
 from regard.weights.checkpoints import checkpoint_steps, latest_checkpoint
 from regard.weights.manifest import read_manifest
 from regard.weights.run_folder import RunFolder

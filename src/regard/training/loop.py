@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import NoReturn
 
 import torch
 from torch import nn
 
-from regard.errors import DivergenceError, Interrupted, ModelError, RegardError, command
+from regard.errors import Interrupted, ModelError
 from regard.training.allocator import hold_memory
 from regard.training.config import TrainingConfig
 from regard.training.devices import choose_device, describe_device
@@ -20,34 +19,20 @@ from regard.training.journal import Journal
 from regard.training.keeper import Keeper, State
 from regard.training.losses import translation_loss
 from regard.training.metrics import Curves, MetricsLog, NoCurves, open_curves
-from regard.training.precision import GemmSizes, Precision, PrecisionChoice, choose_precision
-from regard.training.processes import ALONE, Processes, require_own_gpu
+from regard.training.precision import agreed_precision
+from regard.training.processes import ALONE, Processes, left_alone, require_own_gpu
 from regard.training.progress import Reporter, SilentReporter
-from regard.training.state import Position, Window, gathered_groups
+from regard.training.result import TrainingResult
+from regard.training.skips import Skips
+from regard.training.state import Position, Window
 from regard.training.step import Loss, Stepper
-from regard.training.tally import NotFinite, Tally, diverged, lines_shown
+from regard.training.tally import Tally
 from regard.training.validation import Validation
+from regard.training.validations import Validations
 from regard.weights.checkpoints import Checkpoint
 from regard.weights.run_folder import RunFolder
 
 TENSORBOARD = "tensorboard"
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """How a training ended: after `step` steps, because of `reason`.
-
-    `reason` is "max_steps" or "patience". The run's model is that of `model_step`: the best by
-    the recipe's metric, whose value was `best_value`, or the last where nothing was validated.
-    `validation` is the last one of this start. `seconds` counts earlier starts too.
-    """
-
-    step: int
-    reason: str
-    model_step: int
-    best_value: float | None
-    seconds: float
-    validation: Validation | None
 
 
 class Trainer:
@@ -120,9 +105,7 @@ class Trainer:
         )
         self._metrics: MetricsLog | None = None
         self._curves: Curves = NoCurves()
-        self._bad: tuple[NotFinite, list[str]] | None = None
         self._stop_agreed = False
-        self._last_validation: Validation | None = None
 
     def run(
         self, *, resume: bool = False, on_start: Callable[[], None] = lambda: None
@@ -133,8 +116,8 @@ class Trainer:
         once it is certain that the training can begin.
 
         Raises:
-            DivergenceError: a loss or gradient was not finite in `max_skipped` steps in a row;
-                names step, lines, checkpoint.
+            DivergenceError: a loss or gradient was not finite in `max_skipped` steps in a row, or
+                in all; names step, lines, checkpoint.
             Interrupted: a signal asked for a stop, and everything is saved.
             RegardError: the run has done more steps than `max_steps`, or its data has changed; or
                 another process of the training is lost.
@@ -162,11 +145,18 @@ class Trainer:
             except RuntimeError as error:
                 if not self._processes.lost(error):
                     raise
-                raise self._left_alone() from error
+                self._reporter.end()
+                raise left_alone(self.position.step, self._folder.path) from error
 
     def _prepare(self, found: tuple[Checkpoint, State] | None) -> None:
         """Build what trains, and put it where the checkpoint, if any, left it."""
-        self.precision = self._choose_precision(found[1] if found else None)
+        self.precision = agreed_precision(
+            self.model,
+            self._config,
+            self.device,
+            self._processes,
+            former=found[1]["precision"] if found else None,
+        )
         self._stepper = Stepper(
             self.model,
             self._config,
@@ -181,26 +171,6 @@ class Trainer:
             torch.manual_seed(self._config.seed)
         self._tally = Tally(self.position.window)
 
-    def _choose_precision(self, state: State | None) -> PrecisionChoice:
-        wanted = self._config.precision
-        if wanted == "auto" and state:
-            # Measuring again might choose otherwise, and the run would not go on as it began.
-            return PrecisionChoice(state["precision"], "as the run began")
-        sizes = GemmSizes(
-            rows=max(1, self._config.batch_tokens // self._config.accumulate),
-            d_model=self._d_model,
-            d_ff=getattr(self.model.config, "d_ff", 4 * self._d_model),
-            vocabulary=len(self.model.output_weight),  # type: ignore[arg-type]
-        )
-        chosen: list[PrecisionChoice] = []
-
-        def choose() -> Precision:
-            chosen.append(choose_precision(wanted, self.device, sizes))
-            return chosen[0].name
-
-        name = self._processes.from_main(choose)
-        return chosen[0] if chosen else PrecisionChoice(name, "as process 0 chose")
-
     def _begin(self, event: str) -> None:
         self._journal = Journal(
             self.position,
@@ -210,6 +180,27 @@ class Trainer:
             reporter=self._reporter,
             metrics=self._metrics,
             curves=self._curves,
+        )
+        self._skips = Skips(
+            self.position,
+            self._tally,
+            most=self._config.max_skipped,
+            journal=self._journal,
+            reporter=self._reporter,
+            line=self._line,
+            last_checkpoint=self._keeper.last_checkpoint,
+        )
+        self._validations = self._validate_model and Validations(
+            self._validate_model,
+            self._config,
+            self.position,
+            self._stepper,
+            device=self.device,
+            signals=self._signals,
+            keeper=self._keeper,
+            journal=self._journal,
+            reporter=self._reporter,
+            processes=self._processes,
         )
         self.model.train()
         self._journal.begin(
@@ -253,7 +244,7 @@ class Trainer:
         # All stop after the same step, whichever of them a signal came to.
         self._stop_agreed = self._processes.any(self._signals.requested)
         if self.device.type == "cpu":  # a GPU is not waited for at every step
-            self._look()
+            self._skips.look()
         self._journal.advanced()
 
     def _after_step(self) -> str:
@@ -266,10 +257,8 @@ class Trainer:
         # Saved before it is validated: whatever happens then, the validation is done again.
         if step != self._keeper.saved_step and (step % config.checkpoint_every == 0 or last):
             self._save()
-        every = config.validate_every or config.checkpoint_every
-        due = step != position.validated and (step % every == 0 or last)
-        if due and self._validate_model:
-            self._validate(self._validate_model)
+        if self._validations and self._validations.due():
+            self._validate(self._validations)
         if self._stopping:
             self._stop()
         if config.patience and position.stale >= config.patience:
@@ -277,65 +266,30 @@ class Trainer:
         return "max_steps" if last else ""
 
     def _log(self) -> None:
-        self._look()
+        self._skips.look()
         if not self.position.window.tokens:
             return
         load = self._stepper.routers.told(self._tally.load)
         self._journal.measured(self._tally.norm, load)
         self.position.window = self._tally.window = Window()
 
-    def _validate(self, validate: Callable[[nn.Module], Validation]) -> None:
-        self._look()
+    def _validate(self, validations: Validations) -> None:
+        self._skips.look()
+        if self._skips.only:
+            return  # what is there is no trained model, and must not be called the best
         if self._cut and self._keeper.saved_step != self.position.step:
             self._save()  # a signal waits for the end of the validation, and may lose its patience
-        self.model.eval()
-        metric = self._config.best_metric
-        average = None if self._cut else self._stepper.average
-        whole = self._whole()
-        found: list[Validation] = []
-
-        def measure() -> float:
-            found.append(validate(whole or self.model))
-            return found[0].value(metric)
-
         try:
-            with (
-                average.applied() if average else nullcontext(),
-                torch.random.fork_rng([self.device] if self.device.type == "cuda" else []),
-                # No process can be left alone: all are needed to save weights that are cut.
-                nullcontext() if self._cut else self._signals.immediate(),
-            ):
-                value = self._processes.from_main(measure)
+            validations.run()
         except Interrupted:
             self._stop()
         except ModelError:
-            if self._bad is None or not self.position.skipped_in_row:
-                raise
-            raise self._diverged(*self._bad) from None  # it answers as its last step did: NaN
-        finally:
-            self.model.train()
-        better = self.position.take_validation(metric, value)
-        if found:
-            self._last_validation = found[0]
-            self._journal.write(found[0].record(self.position.step, self._journal.seconds()))
-            self._reporter.validated(self.position.step, found[0], better=better)
-        if better:
-            self._write_model("best")
-
-    def _whole(self) -> nn.Module | None:
-        """Where weights are cut over processes, in the main one a whole model to validate."""
-        if not self._cut:
-            return None
-        weights = self.model.state_dict()
-        if self._stepper.average:
-            weights.update(self._stepper.average.weights)
-        keep, device = self._processes.main, self.device
-        tensors = gathered_groups({"model": weights}, keep=keep, device=device)["model"]
-        whole = self._stepper.whole
-        return whole.filled(tensors, device).eval() if whole else None
+            if diverged := self._skips.diverged():
+                raise diverged from None  # it answers as its last step did: NaN
+            raise
 
     def _save(self) -> None:
-        self._look()
+        self._skips.look()
         self.position.seconds = self._journal.seconds()
         self._keeper.save(
             self.position,
@@ -362,6 +316,9 @@ class Trainer:
 
     def _finish(self, reason: str) -> TrainingResult:
         position = self.position
+        if self._skips.only:
+            self._keeper.wait()
+            raise self._skips.untrained()
         if position.best is None:
             self._write_model("last")
         # A last step that is no multiple of the interval would not be validated again by a resume.
@@ -376,52 +333,10 @@ class Trainer:
             model_step=position.best.step if position.best else position.step,
             best_value=position.best.value if position.best else None,
             seconds=self._journal.seconds(),
-            validation=self._last_validation,
+            validation=self._validations.last if self._validations else None,
         )
-
-    def _look(self) -> None:
-        """Take in the figures that wait, and count the steps that changed nothing."""
-        for bad in self._tally.look():
-            if bad is None:
-                self.position.skipped_in_row = 0
-            else:
-                self._skipped(bad)
-
-    def _skipped(self, bad: NotFinite) -> None:
-        """Note a step that changed nothing; end the training when there were too many in a row."""
-        position, most = self.position, self._config.max_skipped
-        position.skipped += 1
-        position.skipped_in_row += 1
-        lines = [self._line(row) for row in bad.rows] if self._line else []
-        names = [f"{file}:{number}" for file, number in lines]
-        self._journal.skipped(bad, names)
-        self._bad = bad, names
-        if position.skipped_in_row >= most:
-            raise self._diverged(bad, names)
-        where = f"; its batch holds the lines {lines_shown(names)}" if names else ""
-        self._reporter.say(
-            f"{bad}: the step is skipped ({position.skipped_in_row} in a row; training ends at "
-            f"{most}){where}"
-        )
-
-    def _diverged(self, bad: NotFinite, names: list[str]) -> DivergenceError:
-        """The error that ends the training after this step that changed nothing."""
-        self._journal.end("diverged", {"problem": str(bad), "lines": names})
-        self._reporter.end()
-        in_row = self.position.skipped_in_row
-        return diverged(bad, in_row, names, self._keeper.last_checkpoint())
 
     @property
     def _stopping(self) -> bool:
         """Whether a signal asked for a stop; of several processes, as all of them know it."""
         return self._stop_agreed if self._processes.count > 1 else self._signals.requested
-
-    def _left_alone(self) -> RegardError:
-        """The error where another process has ended or does not answer."""
-        self._reporter.end()
-        return RegardError(
-            f"another process has ended or does not answer, at step {self.position.step}",
-            where="training",
-            hint="Go on from the last checkpoint: torchrun ... -m "
-            + command("train", self._folder.path, "--resume"),
-        )

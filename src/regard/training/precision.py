@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+from torch import nn
 
 from regard.kernels.products import linear
 from regard.shapes import Tensor
+from regard.training.config import TrainingConfig
+from regard.training.processes import Processes
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -82,6 +85,43 @@ def choose_precision(
         speeds["float32"],
         speeds["bfloat16"],
     )
+
+
+def agreed_precision(
+    model: nn.Module,
+    config: TrainingConfig,
+    device: torch.device,
+    processes: Processes,
+    *,
+    former: Precision | None,
+) -> PrecisionChoice:
+    """What a training computes in: all of its processes in what the main one chooses.
+
+    Args:
+        model: one with `config.d_model` and a projection to its vocabulary.
+        config: says what is wanted.
+        device: what it computes on.
+        processes: those that train.
+        former: what the run that is gone on with has computed in; None at a beginning.
+    """
+    if config.precision == "auto" and former:
+        # Measuring again might choose otherwise, and the run would not go on as it began.
+        return PrecisionChoice(former, "as the run began")
+    d_model = int(model.config.d_model)  # type: ignore[union-attr, arg-type]
+    sizes = GemmSizes(
+        rows=max(1, config.batch_tokens // config.accumulate),
+        d_model=d_model,
+        d_ff=getattr(model.config, "d_ff", 4 * d_model),
+        vocabulary=len(model.output_weight),  # type: ignore[arg-type]
+    )
+    chosen: list[PrecisionChoice] = []
+
+    def choose() -> Precision:
+        chosen.append(choose_precision(config.precision, device, sizes))
+        return chosen[0].name
+
+    name = processes.from_main(choose)
+    return chosen[0] if chosen else PrecisionChoice(name, "as process 0 chose")
 
 
 def autocast(name: Precision, device: torch.device) -> AbstractContextManager[object]:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import torch
 from torch import distributed, nn
 
-from regard.errors import ElsewhereError, RegardError
+from regard.errors import ElsewhereError, RegardError, command
 from regard.shapes import Tensor
 
 Made = TypeVar("Made")
@@ -181,6 +182,15 @@ def connected(store: Any, rank: int, count: int) -> Iterator[Processes]:  # noqa
     yield Processes(rank, count, PrefixStore("words", store))
     # Only at a good end: where another process is lost, this would wait for it.
     distributed.destroy_process_group()
+
+
+def left_alone(step: int, run: Path) -> RegardError:
+    """The error where another process has ended or does not answer."""
+    return RegardError(
+        f"another process has ended or does not answer, at step {step}",
+        where="training",
+        hint="Go on from the last checkpoint: torchrun ... -m " + command("train", run, "--resume"),
+    )
 
 
 def require_own_gpu(device: torch.device) -> None:

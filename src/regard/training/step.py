@@ -54,7 +54,8 @@ class Stepper:
     Where several processes train one model, each takes the gradients of its share of a batch,
     and then all do the same step with their sum. What is random is drawn in each from a seed of
     its own at every step, so that a training can go on with any number of processes. Where
-    each keeps its share of the weights, the main one has `whole`, the model to fill with all.
+    each keeps its share of the weights, which `cut` tells, the main one has `whole`, the model to
+    fill with all.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class Stepper:
         processes: Processes = ALONE,
     ) -> None:
         self.model = model
-        self._cut = processes.count > 1 and config.parallel == "shard"
-        self.whole = WholeModel(model) if self._cut and processes.main else None
+        self.cut = processes.count > 1 and config.parallel == "shard"
+        self.whole = WholeModel(model) if self.cut and processes.main else None
         self._config = config
         self._device = device
         self._precision: Precision = precision
@@ -83,7 +84,7 @@ class Stepper:
             bare,
             device,
             unused=isinstance(model, TextEncoder),
-            cut=self._cut,
+            cut=self.cut,
         )
         # Of the weights as they are now: where they are cut, of this process's share.
         self.optimizer = build_optimizer(model, config.optimizer)
@@ -107,7 +108,7 @@ class Stepper:
             last = place == len(batch.parts)
             # Gradients are averaged once, after the last part; times their number gives the sum.
             # Shares of them are after each part: no process keeps the whole gradient.
-            at_once = last or count == 1 or self._cut
+            at_once = last or count == 1 or self.cut
             with nullcontext() if at_once else self._averaging.no_sync():
                 with autocast(self._precision, self._device):
                     minimised, figures = self._loss(here)
@@ -135,7 +136,7 @@ class Stepper:
         weights = [weight for weight in self.model.parameters() if weight.grad is not None]
         gradients = [local(weight.grad) for weight in weights if weight.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        if self._cut:
+        if self.cut:
             norm = self._processes.total(norm.square()).sqrt()
         if self._config.clip_norm:
             # As torch's clip_grads_with_norm_ does it, which takes no shares.

@@ -2,16 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
-from regard.errors import DivergenceError
 from regard.shapes import Tensor
 from regard.training.losses import LossSums
 from regard.training.state import Window
-
-_LINES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,32 +84,3 @@ class Tally:
             if figures.load is not None and len(figures.load):
                 self.load = figures.load.tolist()
         return found
-
-
-def lines_shown(lines: list[str]) -> str:
-    """The first of some lines, and how many more there are."""
-    shown = ", ".join(lines[:_LINES_SHOWN])
-    if len(lines) > _LINES_SHOWN:
-        shown += f" and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl"
-    return shown
-
-
-def diverged(
-    bad: NotFinite, in_row: int, lines: list[str], checkpoint: Path | None
-) -> DivergenceError:
-    """The error for figures that are not finite: which lines, and what can be gone back to."""
-    good = (
-        f"The last good checkpoint is {checkpoint}." if checkpoint else "No checkpoint was saved."
-    )
-    several = f", and so was something in the {in_row - 1} before it" if in_row > 1 else ""
-    return DivergenceError(
-        f"{bad}{several}",
-        where="training",
-        hint="\n  ".join(
-            [
-                *([f"Its batch holds the lines {lines_shown(lines)}."] if lines else []),
-                good,
-                "Try a lower learning rate, a longer warm-up, or training.clip_norm = 1.",
-            ]
-        ),
-    )

@@ -1,0 +1,119 @@
+"""Steps that changed nothing: counted and told with the lines of their batch; too many are the end.
+
+A step is skipped where its loss or its gradient is not finite.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from regard.errors import DivergenceError
+from regard.training.journal import Journal
+from regard.training.progress import Reporter
+from regard.training.state import Position
+from regard.training.tally import NotFinite, Tally
+
+_LINES_SHOWN = 10
+_ADVICE = "Try a lower learning rate, a longer warm-up, or training.clip_norm = 1."
+
+
+class Skips:
+    """Reads the figures of the steps that were taken, and counts those that changed nothing.
+
+    Args:
+        position: where training stands; its counts are kept here.
+        tally: holds the figures.
+        most: so many skipped steps in a row end the training.
+        journal: is told of each.
+        reporter: shows each.
+        line: the file and the line number of a row of the data.
+        last_checkpoint: where the newest checkpoint is, once all is written.
+    """
+
+    def __init__(
+        self,
+        position: Position,
+        tally: Tally,
+        *,
+        most: int,
+        journal: Journal,
+        reporter: Reporter,
+        line: Callable[[int], tuple[str, int]] | None,
+        last_checkpoint: Callable[[], Path | None],
+    ) -> None:
+        self._position = position
+        self._tally = tally
+        self._most = most
+        self._journal = journal
+        self._reporter = reporter
+        self._line = line
+        self._last_checkpoint = last_checkpoint
+        self._bad: NotFinite | None = None
+        self._names: list[str] = []
+
+    @property
+    def only(self) -> bool:
+        """Whether steps were taken, and none of them changed anything."""
+        return 0 < self._position.step == self._position.skipped
+
+    def look(self) -> None:
+        """Take in the figures that wait, and count the steps that changed nothing.
+
+        Raises:
+            DivergenceError: they are too many in a row.
+        """
+        for bad in self._tally.look():
+            if bad is None:
+                self._position.skipped_in_row = 0
+            else:
+                self._skipped(bad)
+
+    def diverged(self) -> DivergenceError | None:
+        """The error that ends the training after the last step, if that changed nothing."""
+        in_row = self._position.skipped_in_row
+        if self._bad is None or not in_row:
+            return None
+        several = f", and so was something in the {in_row - 1} before it" if in_row > 1 else ""
+        checkpoint = self._last_checkpoint()
+        good = f"The last good checkpoint is {checkpoint}."
+        return self._ended(
+            f"{self._bad}{several}", good if checkpoint else "No checkpoint was saved."
+        )
+
+    def untrained(self) -> DivergenceError:
+        """The error that ends a training of whose steps none changed anything."""
+        why = self._bad or "a loss or gradient was not finite in each"
+        return self._ended(
+            f"none of the {self._position.step} steps changed the model: {why}",
+            "No model was written.",
+        )
+
+    def _skipped(self, bad: NotFinite) -> None:
+        position = self._position
+        position.skipped += 1
+        position.skipped_in_row += 1
+        lines = [self._line(row) for row in bad.rows] if self._line else []
+        self._bad, self._names = bad, [f"{file}:{number}" for file, number in lines]
+        self._journal.skipped(bad, self._names)
+        if position.skipped_in_row >= self._most and (error := self.diverged()):
+            raise error
+        where = f"; its batch holds the lines {_shown(self._names)}" if lines else ""
+        self._reporter.say(
+            f"{bad}: the step is skipped ({position.skipped_in_row} in a row; training ends at "
+            f"{self._most}){where}"
+        )
+
+    def _ended(self, problem: str, rest: str) -> DivergenceError:
+        """Note that training ends; the error that says why, and which lines it was."""
+        self._journal.end("diverged", {"problem": str(self._bad), "lines": self._names})
+        self._reporter.end()
+        which = [f"Its batch holds the lines {_shown(self._names)}."] if self._names else []
+        hint = "\n  ".join([*which, rest, _ADVICE])
+        return DivergenceError(problem, where="training", hint=hint)
+
+
+def _shown(lines: list[str]) -> str:
+    """The first of some lines, and how many more there are."""
+    shown = ", ".join(lines[:_LINES_SHOWN])
+    if len(lines) > _LINES_SHOWN:
+        shown += f" and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl"
+    return shown
