@@ -126,7 +126,7 @@ REFUSALS = {
         "demo, train, finetune, translate, evaluate, score, generate, embed, ...\n"
     ),
     "train": 'error: Command "train" parameter RECIPE requires an argument.\n',
-    "translate x --beam a": ('error: Invalid value for --beam: unable to convert "a" into int.\n'),
+    "translate x --beam a": ('error: Invalid value for --beam: expected a whole number, got "a"\n'),
     "translate x --beem 4": "error: Unknown option: --beem. Did you mean --beam?\n",
     "recipe show bse": (
         "error: bse: no such recipe, file or run folder\n"

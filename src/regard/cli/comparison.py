@@ -4,17 +4,16 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.types import NonNegativeInt, PositiveFloat
 
-from regard.cli.options import Threads
+from regard.cli.options import Minutes, Seed, Threads
 from regard.compare.names import LayerName
 
 
 def compare(
     *,
-    minutes: PositiveFloat = 3.0,
+    minutes: Minutes = 3.0,
     out: Path = Path("comparison"),
-    seed: NonNegativeInt = 0,
+    seed: Seed = 0,
     layers: Annotated[tuple[LayerName, ...], Parameter(consume_multiple=True)] = (),
     threads: Threads = None,
 ) -> None:

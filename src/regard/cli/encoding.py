@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 
-from regard.cli.options import FILES, File, Json, Threads
+from regard.cli.options import FILES, File, Json, PositiveInt, Threads
 
 Engine = Literal["auto", "native", "torch"]
 Dtype = Literal["float32", "bfloat16", "int8", "int4"] | None

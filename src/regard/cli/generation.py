@@ -4,9 +4,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
-from cyclopts.types import NonNegativeInt, PositiveInt
 
-from regard.cli.options import Json, SetGeneration, Threads, overrides_of
+from regard.cli.options import (
+    Json,
+    NonNegativeInt,
+    PositiveInt,
+    SetGeneration,
+    Threads,
+    overrides_of,
+)
 
 _PROMPT = Group("Prompt", sort_key=1)
 _DRAWING = Group("Drawing", sort_key=2)

@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Group, Parameter
+from cyclopts import CoercionError, Group, Parameter, Token
 from cyclopts.completion import CompletionContext
-from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
+
+from regard.serving.place import MOST_THREADS
 
 DATA = Group("Data", sort_key=1)
 SEARCH = Group("Search", sort_key=2)
 FILES = Group("Files", sort_key=3)
+
+_LONGEST = 40
+_MOST_MINUTES = 1_000_000  # two years
 
 
 def _complete_recipe(context: CompletionContext) -> list[str]:
@@ -46,6 +51,29 @@ def _changes(example: str, table: str = "") -> Parameter:
     )
 
 
+def _whole_number(_type: object, tokens: Sequence[Token]) -> int:
+    """The number that was typed; a fraction is none, though cyclopts would round it to one."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        problem = f'expected a whole number, got "{shown}"'
+        raise CoercionError(msg=problem, token=tokens[0]) from None
+
+
+def _length_of_time(_type: object, value: object) -> None:
+    """Refuse what no work can take; of nan nothing is true."""
+    if isinstance(value, float) and not 0 < value <= _MOST_MINUTES:
+        raise ValueError(f"Must be above 0 and at most {_MOST_MINUTES:,}.")
+
+
+# No option is a plain int: tests/test_numbers_typed.py walks all of them.
+Whole = Annotated[int, Parameter(converter=_whole_number)]
+PositiveInt = Annotated[Whole, Parameter(validator=Number(gte=1))]
+NonNegativeInt = Annotated[Whole, Parameter(validator=Number(gte=0))]
+Seed = Annotated[Whole, Parameter(validator=Number(gte=0, lt=2**63))]
+Minutes = Annotated[float, Parameter(validator=_length_of_time)]
 Name = Annotated[str, Parameter(completer=_complete_recipe)]
 Set = Annotated[tuple[str, ...], _changes("training.max_steps=100")]
 SetDecoding = Annotated[tuple[str, ...], _changes("decoding.coverage=0.2", "decoding.")]
@@ -56,7 +84,8 @@ Ensemble = Annotated[tuple[Path, ...], Parameter(consume_multiple=True, group=FI
 Search = Parameter(group=SEARCH)
 File = Annotated[Path | None, Parameter(group=FILES)]
 Threads = Annotated[
-    PositiveInt | None, Parameter(help="CPU threads to use. Default: all cores usable.")
+    Annotated[Whole, Parameter(validator=Number(gte=1, lte=MOST_THREADS))] | None,
+    Parameter(help="CPU threads to use. Default: all cores usable."),
 ]
 Json = Annotated[bool, Parameter(name="--json", help="Print JSON.")]
 

@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveFloat, PositiveInt
 
-from regard.cli.options import DATA, DataFile, Files, Name, Set, overrides_of
+from regard.cli.options import DATA, DataFile, Files, Minutes, Name, PositiveInt, Set, overrides_of
 
 
 def demo(
     *,
     out: Path = Path("runs/demo"),
-    minutes: PositiveFloat = 8.0,
+    minutes: Minutes = 8.0,
     set_: Set = (),
 ) -> None:
     """Train, evaluate and try out a translator on the corpus that comes with regard.

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import NonNegativeInt, PositiveInt
 
 from regard.cli.options import (
     FILES,
@@ -12,9 +11,12 @@ from regard.cli.options import (
     Ensemble,
     File,
     Json,
+    NonNegativeInt,
+    PositiveInt,
     Search,
     SetDecoding,
     Threads,
+    Whole,
     overrides_of,
 )
 
@@ -38,7 +40,7 @@ def translate(
     top_k: Annotated[NonNegativeInt | None, Search] = None,
     top_p: Annotated[float | None, Search] = None,
     min_p: Annotated[float | None, Search] = None,
-    seed: Annotated[int | None, Search] = None,
+    seed: Annotated[Whole | None, Search] = None,
     no_repeat_ngram: Annotated[NonNegativeInt | None, Search] = None,
     min_tokens: Annotated[NonNegativeInt | None, Search] = None,
     max_tokens: Annotated[NonNegativeInt | None, Search] = None,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 else:
     Device = object
 
-_MOST_THREADS: Final = 1024
+MOST_THREADS: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Place:
         Raises:
             RegardError: there is no such device, or no machine has so many threads.
         """
-        if self.threads is not None and not 1 <= self.threads <= _MOST_THREADS:
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise RegardError(
-                f"expected a whole number from 1 to {_MOST_THREADS:,}, got {self.threads:,}",
+                f"expected a whole number from 1 to {MOST_THREADS:,}, got {self.threads:,}",
                 where="threads",
             )
         if self.device == "cpu" or (self.device == "auto" and not machine.may_have_gpu()):
