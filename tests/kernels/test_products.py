@@ -56,6 +56,18 @@ def test_value_and_gradients_are_those_of_torchs_linear_in_float64(
     assert len(onednn) == 3
 
 
+def test_rows_that_lie_over_each_other_are_as_any(onednn: list[tuple[int, ...]]) -> None:
+    x, weight, bias = case(64)
+    windows = x.flatten()[: 40 * 8 + 16].unfold(0, 24, 8)
+    out = linear(windows, weight, bias)
+    exact = functional.linear(windows.double(), weight.double(), bias.double())
+    torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-5)
+    mine = torch.autograd.grad(out.sum(), (x, weight, bias))
+    theirs = torch.autograd.grad(exact.sum(), (x, weight, bias))
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=3e-5)
+    assert len(onednn) == 3
+
+
 def test_what_does_not_lie_row_by_row_is_taken_as_it_lies(onednn: list[tuple[int, ...]]) -> None:
     x, weight, bias = case(64)
     other = torch.randn(24, 64).t()

@@ -90,8 +90,16 @@ def _is_onednns(x: Tensor, weight_mk: Tensor, bias_m: Tensor | None) -> bool:
 
 
 def _linear(x_nk: Tensor, weight_mk: Tensor, bias_m: Tensor | None) -> Tensor:
+    x_nk, weight_mk = _apart(x_nk), _apart(weight_mk)
     out: Tensor = torch.ops.mkldnn._linear_pointwise(x_nk, weight_mk, bias_m, "none", [], "")
     return out
+
+
+def _apart(x_nk: Tensor) -> Tensor:
+    """The matrix, copied if its rows lie over each other (as in windows over a sequence)."""
+    (rows, columns), (down, along) = x_nk.shape, x_nk.stride()
+    by_rows, by_columns = along == 1 and down >= columns, down == 1 and along >= rows
+    return x_nk if by_rows or by_columns else x_nk.contiguous()
 
 
 class _Linear(torch.autograd.Function):

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import Linear
 from regard.nn.cache import RecurrentState
 from regard.nn.mixers.config import ConvolutionConfig
 from regard.nn.mixers.contract import RowMixer
@@ -33,8 +34,8 @@ class Convolution(RowMixer):
         self.back = (config.width - 1 if causal else config.width // 2) * config.dilation
         self.ahead = (config.width - 1) * config.dilation - self.back
         # One matrix: the vectors side by side, the farthest back first.
-        self.input = nn.Linear(config.width * d_model, 2 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.input = Linear(config.width * d_model, 2 * d_model)
+        self.output = Linear(d_model, d_model)
         for linear in (self.input, self.output):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import Linear
 from regard.nn.cache import RecurrentState
 from regard.nn.mixers.chunks import causal_sums
 from regard.nn.mixers.config import MambaConfig
@@ -36,14 +37,14 @@ class Mamba(RowMixer):
         self.num_heads = num_heads
         self.width = config.width
         self.mixed = self.inner + 2 * config.state
-        self.input = nn.Linear(d_model, self.inner + self.mixed + num_heads, bias=False)
+        self.input = Linear(d_model, self.inner + self.mixed + num_heads, bias=False)
         self.near = nn.Parameter(torch.empty(self.mixed, config.width))
         self.near_bias = nn.Parameter(torch.zeros(self.mixed))
         self.step_bias = nn.Parameter(torch.empty(num_heads))
         self.log_rate = nn.Parameter(torch.empty(num_heads))
         self.skip = nn.Parameter(torch.ones(num_heads))
         self.gain = nn.Parameter(torch.ones(self.inner))
-        self.output = nn.Linear(self.inner, d_model, bias=False)
+        self.output = Linear(self.inner, d_model, bias=False)
         self._initialise()
 
     def _initialise(self) -> None:

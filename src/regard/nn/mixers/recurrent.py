@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.kernels.products import Linear
 from regard.nn.cache import RecurrentState
 from regard.nn.mixers.contract import RowMixer
 from regard.nn.mixers.rows import Rows
@@ -38,7 +39,7 @@ class Recurrence(RowMixer):
                 self.cell = nn.GRU(d_model, d_model, batch_first=True, bidirectional=both)
             case _ as never:
                 assert_never(never)
-        self.output = nn.Linear((1 + both) * d_model, d_model)
+        self.output = Linear((1 + both) * d_model, d_model)
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.products import Linear
 from regard.nn.cache import RecurrentState
 from regard.nn.mixers.contract import RowMixer
 from regard.nn.mixers.rows import Rows
@@ -20,8 +21,8 @@ class SSRU(RowMixer):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.value = nn.Linear(d_model, d_model, bias=False)
-        self.forget = nn.Linear(d_model, d_model)
+        self.value = Linear(d_model, d_model, bias=False)
+        self.forget = Linear(d_model, d_model)
         for linear in (self.value, self.forget):
             nn.init.xavier_uniform_(linear.weight)
         nn.init.zeros_(self.forget.bias)
