@@ -80,6 +80,21 @@ def test_alone_is_the_same_as_in_a_batch_padded_on_either_side_with_anything(
         torch.testing.assert_close(y[row][mask[row]], case(part[None])[0], **CLOSE)
 
 
+@pytest.mark.parametrize("filler", [math.nan, math.inf])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_no_padding_reaches_any_gradient(case: Case, side: str, filler: float) -> None:
+    """What counts is the tokens' outputs; the weights' gradients are as of each row alone."""
+    parts, weights = sequences([5, 9, 2]), [*case.layer.parameters()]
+    alone = [case(part[None])[0].square().sum() for part in parts]
+    expected = torch.autograd.grad(torch.stack(alone).sum(), weights)
+    x, mask = padded(parts, side, extra=1, filler=filler)
+    x.requires_grad_()
+    gradients = torch.autograd.grad(case(x, mask)[mask].square().sum(), [x, *weights])
+    assert (gradients[0][~mask] == 0).all()
+    for got, wanted in zip(gradients[1:], expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
+
+
 @few
 @given(lengths=lengths_of, padding=st.integers(0, 3), front=st.booleans())
 def test_sequences_packed_into_a_row_are_as_alone(

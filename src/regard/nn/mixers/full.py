@@ -28,7 +28,7 @@ class FullAttention(Heads, Mixer):
         """The layer over the places of a span, after those of `past`, which it moves on."""
         if isinstance(past, RecurrentState):
             raise TypeError("this layer's past is a PastKeysValues")
-        query_bhqe, seen = self.project(x_bqd, span.rotation)
+        query_bhqe, seen = self.project(span.tokens_of(x_bqd), span.rotation)
         if past is not None:
             seen = past.append(seen)
         on_cpu, dropout = x_bqd.device.type == "cpu", self.dropout if self.training else 0.0

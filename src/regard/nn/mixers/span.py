@@ -1,5 +1,6 @@
 """The places that a pass is over: which of them are tokens, whose they are, where they stand."""
 
+import math
 from functools import cached_property
 from typing import Self
 
@@ -104,6 +105,18 @@ class Span:
     def size(self) -> int:
         """How many places there are."""
         return self.position_bq.shape[1]
+
+    def tokens_of(self, x_bqd: Float[Tensor, "b q d"]) -> Float[Tensor, "b q d"]:
+        """The vectors with 0 in place of padding, if there is any that holds a NaN or an infinity.
+
+        Else such a one makes NaN of a weight's gradient, though no place looks at it. On a CPU one
+        look at their sum tells whether there are any; elsewhere a look would stall the device.
+        """
+        if self.mask_bq is None:
+            return x_bqd
+        if x_bqd.device.type == "cpu" and math.isfinite(float(x_bqd.detach().sum())):
+            return x_bqd
+        return x_bqd.masked_fill(~self.mask_bq[..., None], 0.0)
 
     @cached_property
     def position_bk(self) -> Int[Tensor, "#b k"]:
