@@ -2,11 +2,13 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
 from torch.nn import functional
 
+from regard.kernels.products import linear, product
 from regard.nn.attention import Heads, HeadShape
 from regard.nn.cache import RecurrentState
 from regard.nn.mixers.chunks import causal_sums
@@ -112,9 +114,9 @@ class PerformerAttention(FeatureAttention):
     ones (FAVOR+). More features come nearer to softmax attention. They are drawn when the model
     is built and are saved with it; `redraw` draws others.
 
-    What only lengthens all features of a query cancels out, and a factor that depends on w alone
-    is moved from keys to queries, so that no exponent gets large: the keys' are at most
-    `|w|^2 / 4` and the queries' at most 0.
+    What only lengthens all features of a query cancels out, so that a softmax stands for their
+    exponentials, and a factor that depends on w alone is moved from keys to queries, so that no
+    exponent gets large: the keys' are at most `|w|^2 / 4`.
 
     Source: Choromanski et al. 2020, arXiv:2009.14794, lemma 1 and section 2.4.
     """
@@ -132,19 +134,46 @@ class PerformerAttention(FeatureAttention):
         self.directions_fe.copy_(drawn)
 
     def query_features(self, query: Float[Tensor, "n h l e"]) -> Float[Tensor, "n h l f"]:
-        """The features of queries, the largest of each about 1."""
-        directions_fe = self.directions_fe.to(query.dtype)
-        # In place throughout: the time goes into memory, and no step needs what it overwrites.
-        exponents = query @ (directions_fe * self.factor).T
-        exponents.add_(directions_fe.square().sum(1) / 4)
-        return exponents.sub_(exponents.detach().amax(-1, keepdim=True)).exp_()
+        """The features of queries, those of each over their sum."""
+        rows_fe, peak_f = self._directions(query)
+        return linear(query, rows_fe, peak_f).softmax(-1)
 
     def key_features(self, key: Float[Tensor, "n h l e"]) -> Float[Tensor, "n h l f"]:
         """The features of keys."""
-        directions_fe = self.directions_fe.to(key.dtype)
-        exponents = key @ (directions_fe * self.factor).T
-        exponents.sub_(key.square().sum(-1, keepdim=True) * (self.factor**2 / 2))
-        return exponents.sub_(directions_fe.square().sum(1) / 4).exp_()
+        rows_fe, peak_f = self._directions(key)
+        apply = cast(Callable[..., Tensor], _KeyFeatures.apply)
+        return apply(key, rows_fe, -peak_f, self.factor**2 / 2)
+
+    def _directions(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows w with the scale in them, and `|w|^2 / 4`."""
+        directions_fe = self.directions_fe.to(like.dtype)
+        return directions_fe * self.factor, directions_fe.square().sum(1) / 4
+
+
+class _KeyFeatures(torch.autograd.Function):
+    """`exp(W x + b - |x|^2 half)`, in place; from its gradient only that of x."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch's context has no public type
+        x_nhle: Tensor,
+        weight_fe: Tensor,
+        bias_f: Tensor,
+        half: float,
+    ) -> Tensor:
+        out = linear(x_nhle, weight_fe, bias_f)
+        out.sub_(x_nhle.square().sum(-1, keepdim=True).mul_(half)).exp_()
+        ctx.half = half
+        ctx.save_for_backward(x_nhle, weight_fe, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        x_nhle, weight_fe, out = ctx.saved_tensors
+        slope_nhlf = slopes[0] * out
+        for_x = product(slope_nhlf.flatten(0, -2), weight_fe).view(x_nhle.shape)
+        lower = x_nhle * (slope_nhlf.sum(-1, keepdim=True) * (2 * ctx.half))
+        return for_x - lower, None, None, None
 
 
 def orthogonal_rows(
