@@ -1,12 +1,13 @@
 """A language model in Python: texts, samples, streams, scores, and what is refused."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 import torch
-from serving.tiny_families import make_language_run
+from serving.tiny_families import ROTARY, make_language_run
 from serving.tiny_runs import TEXT
 
 import regard
@@ -91,6 +92,15 @@ def test_refuses_a_text_to_score_that_is_longer_than_the_model(generator: Genera
         "text 2: the text has 122 tokens, the one before it counted, and the model has 24 "
         "positions\n  Score it in parts."
     )
+
+
+def test_refuses_a_text_to_score_without_end_where_the_model_sets_none(tmp_path: Path) -> None:
+    run = make_language_run(tmp_path / "rotary", positions=ROTARY)
+    generator = regard.load_language_model(run)
+    with pytest.raises(ModelError) as caught:
+        generator.score(["a", "x y z " * 20_000])
+    problem = r"^text 2: [0-9,]{6,} tokens is more than the 4,096 that can be scored at once\n"
+    assert re.match(problem, str(caught.value))
 
 
 def test_says_where_a_prompt_leaves_less_room_than_was_asked_for(generator: Generator) -> None:

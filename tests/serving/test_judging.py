@@ -1,6 +1,7 @@
 """`regard score`, `evaluate` and `average`: their figures, and what they refuse."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from serving.command import Command, Done
 from serving.tiny_runs import TEXT, make_run
 
 import regard
+from regard.errors import DataError
 from regard.evaluation.metrics import perplexity
 from regard.serving.translator import Translator
+from regard.text.tokenizer import Tokenizer
 from regard.training.validation import TranslationValidator
 from regard.weights.checkpoints import save_checkpoint
 from regard.weights.run_folder import RunFolder
@@ -46,6 +49,56 @@ def test_score_prints_a_line_a_pair_and_says_the_perplexity(
     value = perplexity(sum(each.log_prob for each in scores), tokens)
     said = f"perplexity {value:.4f} per target token (5 lines, {tokens} tokens)\n"
     assert done.err == LONG + said
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_score_refuses_what_is_too_long_before_it_begins(
+    engine: str, command: Command, run_path: Path, tmp_path: Path
+) -> None:
+    """Time and memory grow with the square of a line, so a line without end has none either."""
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("on\n" * 12 + "on " * 9000 + "\noff\n", encoding="utf-8")
+    target.write_text("an\n" * 12 + "aus\n" + "aus " * 50_000 + "\n", encoding="utf-8")
+    done = command("score", run_path, "--source", source, "--target", target, "--engine", engine)
+    tokens = len(
+        Tokenizer.from_bytes((run_path / "tokenizer.json").read_bytes()).encode("on " * 9000)
+    )
+    assert (done.code, done.lines) == (2, [])
+    assert done.err == (
+        f"error: {source}, line 13: {tokens:,} tokens is more than the 4,096 that can be scored "
+        "at once; so long too: 1 of 14 pairs (number 14)\n"
+        "  Leave such pairs out, or score them sentence by sentence.\n"
+    )
+    with pytest.raises(
+        DataError, match=r"^pairs\[1\]\[1\]: [0-9,]+ tokens is more than the 4,096 "
+    ):
+        regard.load(run_path, engine=engine).score([("on", "an"), ("on", "aus " * 50_000)])
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_the_longest_pair_that_can_be_scored_is_scored(engine: str, run_path: Path) -> None:
+    translator = regard.load(run_path, engine=engine)
+    least, most = 0, 4097
+    while most - least > 1:  # so many of these words have 4,096 tokens, or just less
+        middle = (least + most) // 2
+        [(tokens, _)] = translator.lengths([("on " * middle, "")])
+        least, most = (middle, most) if tokens <= 4096 else (least, middle)
+    [found] = translator.score([("on " * least, "an")])
+    assert math.isfinite(found.log_prob)
+    with pytest.raises(DataError, match="more than the 4,096"):
+        translator.score([("on " * most, "an")])
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_a_pair_beyond_the_positions_is_named(engine: str, tmp_path: Path) -> None:
+    changes = ["model.positions.kind=learned", "model.positions.max_positions=40"]
+    translator = regard.load(make_run(tmp_path / "learned", changes=changes), engine=engine)
+    limits = translator.score_limits
+    assert (limits.source, limits.target) == (39, 39)
+    for side, pair in enumerate([("on " * 40, "an"), ("on", "an " * 40)]):
+        where = rf"^pairs\[1\]\[{side}\]: [0-9]+ tokens is more than the 39 "
+        with pytest.raises(DataError, match=where):
+            translator.score([("on", "an"), pair])
 
 
 def test_score_as_json_holds_it_all(

@@ -1,5 +1,6 @@
 """The Python side: loading runs, translating and scoring, and what is refused."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,21 @@ def test_a_sample_scores_its_log_probability_whatever_the_recipe_says(tmp_path: 
             each.log_prob for each in found.hypotheses
         ]
     assert translator.decoding.alpha == 2.0
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_a_prefix_longer_than_the_model_was_trained_on_is_refused(
+    engine: str, run_path: Path
+) -> None:
+    translator = regard.load(run_path, engine=engine)
+    for words in (30, 50_000):
+        with pytest.raises(DataError) as caught:
+            translator.translations(["on", "off"], prefixes=["", "an " * words], first_line=7)
+        assert re.fullmatch(
+            r"prefix of line 8: [0-9,]+ tokens is more than the 24 that the model was trained on\n"
+            r"  Give a shorter one\.",
+            str(caught.value),
+        )
 
 
 def test_a_prefix_begins_the_translation(translator: Translator) -> None:

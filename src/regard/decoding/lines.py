@@ -9,6 +9,7 @@ from regard.decoding.dice import seed_of
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.pieces import split_source
 from regard.decoding.translation import Translation, assemble, blank
+from regard.errors import DataError
 from regard.models.config import TransformerConfig
 from regard.nn.config import LearnedConfig
 from regard.text.vocabulary import Vocabulary, framed
@@ -143,6 +144,7 @@ def cut_lines(
 
     Raises:
         ValueError: there is not one prefix for each line.
+        DataError: a prefix is longer than what the model was trained on.
     """
     if prefixes is not None and len(prefixes) != len(lines):
         raise ValueError(f"{len(prefixes)} prefixes for {len(lines)} lines")
@@ -169,6 +171,14 @@ def cut_lines(
     texts = [lines[number][start:end] for number, start, end in bounds]
     sources = [tokenizer.encode_batch(texts) for tokenizer in source_tokenizers]
     prefix_ids = target_tokenizer.encode_batch(prefixes) if prefixes is not None else None
+    for number, prefix in enumerate(prefix_ids or []):
+        if len(prefix) > trained_length:
+            raise DataError(
+                f"{len(prefix):,} tokens is more than the {trained_length:,} that the model was "
+                "trained on",
+                where=f"prefix of line {first_line + number}",
+                hint="Give a shorter one.",
+            )
     pieces = []
     for place, (number, start, end) in enumerate(bounds):
         opens_line = place == 0 or bounds[place - 1][0] != number

@@ -8,7 +8,7 @@ import torch
 
 from regard.decoding.given import given_log_probs, row_sums
 from regard.decoding.padding import padded, token_batches
-from regard.decoding.scored import PairScore
+from regard.decoding.scored import MOST_SCORED, Limits, PairScore
 from regard.decoding.step import evaluating
 from regard.models.transformer import Transformer
 from regard.shapes import Float, Tensor
@@ -22,23 +22,32 @@ def score_pairs(
     target_tokenizer: Vocabulary,
     pairs: Sequence[tuple[str, str]],
     *,
-    batch_tokens: int = 4096,
+    limits: Limits | None = None,
+    batch_tokens: int = MOST_SCORED,
 ) -> list[PairScore]:
     """Score pairs of a source and a target line, in their order; empty lines are scored too.
 
     Args:
         models: one, or an ensemble, whose probabilities are averaged.
         source_tokenizers: one for each model.
+        limits: how long the sides may be.
         batch_tokens: bounds the padded tokens of a batch, on the longer side.
 
     Raises:
-        ModelError: a line is longer than a table of learned positions.
+        DataError: a pair is longer than the limits; nothing is computed.
+        ModelError: without limits, a line is longer than a table of learned positions.
     """
-    sources = [
-        [framed(tokenizer, ids) for ids in tokenizer.encode_batch([source for source, _ in pairs])]
-        for tokenizer in source_tokenizers
+    found = [
+        tokenizer.encode_batch([source for source, _ in pairs]) for tokenizer in source_tokenizers
     ]
     targets = target_tokenizer.encode_batch([target for _, target in pairs])
+    if limits is not None:
+        longest = [max(map(len, each)) for each in zip(*found, strict=True)]
+        limits.check(list(zip(longest, map(len, targets), strict=True)))
+    sources = [
+        [framed(tokenizer, ids) for ids in each]
+        for tokenizer, each in zip(source_tokenizers, found, strict=True)
+    ]
     lengths = [
         max(len(target) + 1, *(len(ids[place]) for ids in sources))
         for place, target in enumerate(targets)

@@ -8,11 +8,14 @@ import torch
 
 from regard.decoding.given import given_log_probs, row_sums
 from regard.decoding.padding import padded, token_batches
+from regard.decoding.scored import MOST_SCORED
 from regard.decoding.step import evaluating
 from regard.errors import ModelError
 from regard.models.decoder import LanguageModel
 from regard.shapes import Float, Tensor
 from regard.text.vocabulary import Vocabulary
+
+_HINT = "Score it in parts."
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,18 @@ def score_texts(
     vocabulary: Vocabulary,
     texts: Sequence[str],
     *,
-    batch_tokens: int = 4096,
+    most: int | None = None,
+    batch_tokens: int = MOST_SCORED,
 ) -> list[TextScore]:
     """Score texts, each from its beginning to its end, in order; an empty one has its end only.
 
     Args:
+        most: the most tokens of a text, what opens it counted; None leaves it to the model.
         batch_tokens: bounds the padded tokens of a batch.
 
     Raises:
-        ModelError: a text has more tokens than the model has positions; nothing is computed.
+        ModelError: a text has more tokens than the model has positions, or than `most`; nothing
+            is computed.
     """
     opening = vocabulary.prefix or (vocabulary.start_id,)
     rows = [[*opening, *ids] for ids in vocabulary.encode_batch(texts)]
@@ -60,7 +66,13 @@ def score_texts(
                 f"the text has {len(row):,} tokens, the one before it counted, and the model has "
                 f"{longest:,} positions",
                 where=f"text {number}",
-                hint="Score it in parts.",
+                hint=_HINT,
+            )
+        if most is not None and len(row) > most:
+            raise ModelError(
+                f"{len(row):,} tokens is more than the {most:,} that can be scored at once",
+                where=f"text {number}",
+                hint=_HINT,
             )
     scores: dict[int, TextScore] = {}
     with evaluating(model):

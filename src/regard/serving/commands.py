@@ -122,7 +122,8 @@ def score(
     are as in `translate`.
 
     Raises:
-        DataError: a file is missing, empty or not UTF-8, or they differ in their line counts.
+        DataError: a file is missing, empty or not UTF-8, they differ in their line counts, or a
+            line is too long to be scored.
         RegardError: as `regard.load`.
     """
     _check_runs(runs)
@@ -134,7 +135,8 @@ def score(
         translator = _load(runs, threads, engine, dtype)
         if reason := translator.torch_serves:
             say(f"note: PyTorch scores; the engine does not support {reason}")
-        score_and_write(translator, pairs, writer, json=json, say=say)
+        names = (str(source), str(target))
+        score_and_write(translator, pairs, writer, names=names, json=json, say=say)
 
 
 def evaluate(

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from regard.decoding.generate import Continuation, generate, stream
 from regard.decoding.generation import GenerationConfig
 from regard.decoding.score_texts import TextScore, score_texts
+from regard.decoding.scored import MOST_SCORED
 from regard.models.decoder import LanguageModel
 from regard.recipes.explain import explain
 from regard.recipes.recipe import DecoderRecipe
@@ -219,11 +220,16 @@ class Generator:
             print(score.log_prob, score.tokens, score.perplexity)
         ```
 
+        A text may have 4,096 tokens, or `data.max_tokens` if those are more, and no more than
+        the model has positions.
+
         Raises:
             DataError: a text can't be encoded in UTF-8, or is no string; says which.
-            ModelError: a text is longer than the model's positions.
+            ModelError: a text is too long; says which.
         """
-        return score_texts(self.model, self.vocabulary, checked_strings(texts, "texts"))
+        most = max(MOST_SCORED, self.recipe.data.max_tokens)
+        checked = checked_strings(texts, "texts")
+        return score_texts(self.model, self.vocabulary, checked, most=most)
 
     def _config(self, options: GenerationOptions) -> GenerationConfig:
         refuse_unknown(options, GenerationConfig.model_fields, "generate")

@@ -21,10 +21,20 @@ def score_and_write(
     pairs: Pairs,
     writer: LineWriter,
     *,
+    names: tuple[str, str],
     json: bool,
     say: Callable[[str], None],
 ) -> None:
-    """Write each pair's log-probability and tokens as they are found; say the perplexity."""
+    """Write each pair's log-probability and tokens as they are found; say the perplexity.
+
+    Args:
+        names: what sources and targets are from, for errors.
+
+    Raises:
+        DataError: a pair is too long; nothing is written then.
+    """
+    lengths = translator.lengths(pairs)
+    translator.score_limits.check(lengths, lambda place, side: f"{names[side]}, line {place + 1:,}")
     scores: list[PairScore] = []
     for start in range(0, len(pairs), _WINDOW):
         window = translator.score(pairs[start : start + _WINDOW])
@@ -33,7 +43,7 @@ def score_and_write(
             for each in window:
                 writer.write(f"{each.log_prob:.6f}\t{each.tokens}")
             writer.flush()
-    if longer := translator.longer_than_trained(pairs):
+    if longer := sum(max(both) > translator.trained_length for both in lengths):
         say(
             f"warning: {longer:,} of {len(pairs):,} pairs have a side of more than the "
             f"{translator.trained_length} tokens that the model was trained on; their figures "

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.decoding.lines import most_positions, translate_by
-from regard.decoding.scored import PairScore, score_by
+from regard.decoding.scored import Limits, PairScore, score_by
 from regard.decoding.translation import Translation
 from regard.errors import DataError, RegardError
 from regard.recipes.explain import explain
@@ -270,28 +270,39 @@ class Translator:
             print(score.log_prob, score.tokens)
         ```
 
+        A side may have 4,096 tokens, or `data.max_tokens` if those are more, and no more than
+        the model has positions for.
+
         Raises:
-            DataError: a string can't be encoded in UTF-8; says which.
-            ModelError: a line is longer than a table of learned positions.
+            DataError: a string can't be encoded in UTF-8, or a pair is too long; says which.
         """
         given = _checked_pairs(pairs)
         source, target = self.tokenizers.source, self.tokenizers.target
         if self._chosen.engine is not None:
-            return score_by(EngineScorer(self._chosen.engine, target), source, target, given)
+            scorer = EngineScorer(self._chosen.engine, target)
+            return score_by(scorer, source, target, given, limits=self.score_limits)
         load_torch("regard.decoding.score")
         from regard.decoding.score import score_pairs
 
         sources = [run.tokenizers.source for run in self._runs]
-        return score_pairs(self.models, sources, target, given)
+        return score_pairs(self.models, sources, target, given, limits=self.score_limits)
 
-    def longer_than_trained(self, pairs: Sequence[tuple[str, str]]) -> int:
-        """How many pairs have a side of more tokens than the model was trained on."""
-        sides = (self.tokenizers.source, self.tokenizers.target)
-        lengths = [
-            [len(ids) for ids in tokenizer.encode_batch([pair[side] for pair in pairs])]
-            for side, tokenizer in enumerate(sides)
-        ]
-        return sum(max(both) > self.trained_length for both in zip(*lengths, strict=True))
+    @property
+    def score_limits(self) -> Limits:
+        """How long the sides of a pair to score may be."""
+        return Limits.of(
+            [run.recipe.model for run in self._runs],
+            [run.tokenizers.source for run in self._runs],
+            trained_length=self.trained_length,
+        )
+
+    def lengths(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+        """The tokens of source and target of each pair; of an ensemble's sources the most."""
+        texts = [source for source, _ in pairs]
+        each = [run.tokenizers.source.encode_batch(texts) for run in self._runs]
+        sources = [max(map(len, versions)) for versions in zip(*each, strict=True)]
+        targets = self.tokenizers.target.encode_batch([target for _, target in pairs])
+        return list(zip(sources, map(len, targets), strict=True))
 
     def judge(self, pairs: Iterable[tuple[str, str]]) -> Judgement:
         """BLEU, chrF and perplexity on sources and their references, as validation finds them.
