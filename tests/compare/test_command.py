@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -12,10 +13,12 @@ import pytest
 from comparisons import example
 
 from regard.cli import main
+from regard.cli.comparison import _show
 from regard.compare.layers import NAMES
 from regard.compare.names import LayerName
 from regard.compare.results import read_comparison
-from regard.compare.summary import summary
+from regard.compare.summary import conclusion, summary
+from regard.errors import RegardError
 
 
 def test_the_names_that_the_command_takes_are_those_of_the_layers() -> None:
@@ -32,7 +35,10 @@ def test_the_command_writes_a_comparison_and_prints_it(
     assert [layer.name for layer in made.layers] == ["plain", "rnn"]
     assert (made.seed, made.minutes, made.machine.threads) == (5, 0.1, 1)
     printed = capsys.readouterr()
-    assert printed.out == (f"{summary(made)}\n\nwritten to {out}; open {out / 'compare.html'}\n")
+    assert printed.out == (
+        f"{summary(made)}\n\n{conclusion(made)}\n\nwritten to {out}; open {out / 'compare.html'}\n"
+    )
+    assert "1 thread, " in printed.out
     assert (out / "compare.html").exists()
     assert (out / "compare.csv").exists()
     assert (out / "path.svg").exists()
@@ -43,8 +49,11 @@ def test_the_command_writes_a_comparison_and_prints_it(
     ("options", "problem"),
     [
         (["--layers", "rnnn"], 'Invalid value "rnnn" for --layers. Choose from: "plain", "sdpa"'),
-        (["--minutes", "inf"], "--minutes: expected minutes above 0, got inf"),
-        (["--minutes", "0"], "--minutes"),
+        (["--layers", "--minutes", "1"], "--layers requires at least 1 element"),
+        (["--minutes", "inf"], 'Invalid value "inf" for --minutes. Must be above 0 and at most'),
+        (["--minutes", "nan"], 'Invalid value "nan" for --minutes. Must be above 0 and at most'),
+        (["--minutes", "0"], 'Invalid value "0.0" for --minutes. Must be above 0 and at most'),
+        (["--steps", "0"], "--steps"),
         (["--seed", str(2**63)], f"--seed: expected a seed from 0 to 2^63 - 1, got {2**63}"),
         (["--out", "file"], "file: expected a folder, got a file"),
         (["--out", "full"], "full: the folder holds something else than a comparison"),
@@ -64,6 +73,21 @@ def test_what_can_not_be_is_refused(
     assert main(["compare", *options]) == 2
     assert problem in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"file", "full"}
+
+
+def test_a_full_standard_output_is_named_and_where_the_comparison_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(RegardError) as met:
+            _show("a table", Path("out"))
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
+    assert str(met.value) == (
+        "standard output: cannot be written: No space left on device\n  The comparison is in out."
+    )
 
 
 def test_ctrl_c_ends_it_with_130_and_leaves_nothing(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from regard.compare import curves
-from regard.compare.curves import curve, decode
+from regard.compare.curves import Growing, curve, decode, grow
 from regard.compare.helper import Helper
 from regard.compare.layers import subjects_named
 from regard.compare.results import Curve
@@ -23,6 +24,7 @@ class Pretended(Helper):
         (subject,) = subjects_named(["plain"])
         super().__init__(subject, seed=1, threads=1)
         self.cost, self.held = cost, held
+        self.name = ""
         self.asked: list[int] = []
 
     def passes(self, order: PassOrder) -> PassFound | str:
@@ -65,6 +67,32 @@ def test_a_pass_that_should_take_longer_than_is_left_is_not_begun() -> None:
     assert found.stopped.startswith("no time left: about 65.5 s would be needed, ")
     assert found.time is not None
     assert found.time.exponent == pytest.approx(2.0)
+
+
+def test_curves_side_by_side_come_about_as_far_and_the_cheap_ones_farther() -> None:
+    told: list[tuple[str, int]] = []
+
+    class Slow(Pretended):
+        def passes(self, order: PassOrder) -> PassFound | str:
+            told.append((self.name, order.n))
+            time.sleep(self.cost * order.n**2)
+            return super().passes(order)
+
+    def made(name: str, cost: float) -> Growing:
+        helper = Slow(cost=cost)
+        helper.name = name
+        return Growing(helper, of="training", axis="n", values=LENGTHS, fixed=16, heads=2)
+
+    dear, cheap = made("dear", 1e-5), made("cheap", 1e-8)
+    grow([(dear, 1.0), (cheap, 1.0)], seconds=1.5)
+    # Shortest first, as long as the dear one has the time for it.
+    assert told[:6] == [(name, n) for n in (32, 64, 128) for name in ("dear", "cheap")]
+    assert dear.next is None
+    assert cheap.next is None
+    assert [point.n for point in cheap.curve().points if point.seconds] == list(LENGTHS[:-1])
+    last = dear.curve()
+    assert last.points[-1].n < 1024
+    assert last.stopped.startswith("no time left: about ")
 
 
 def test_with_no_time_at_all_nothing_is_measured() -> None:

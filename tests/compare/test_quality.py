@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from regard.compare import quality
+from regard.compare import quality, tasks
 from regard.compare.layers import NAMES, SUBJECTS, Subject, subjects_named
 from regard.compare.quality import Learner, learn, measure_quality
-from regard.compare.tasks import TASKS, Task, draw, shape_of
+from regard.compare.tasks import TASKS, Examples, Task, are_held_out, draw, shape_of
 
 DIGITS, MAX, MIN, SUM, CLOSE, BLANK, ASK = 10, 10, 11, 12, 13, 14, 15
 
@@ -94,6 +94,67 @@ def test_a_model_without_time_to_train_guesses() -> None:
     assert 0.1 < guessed.chance < 0.2
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_no_example_that_a_model_is_tried_on_was_ever_one_of_training(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[bool, list[torch.Tensor]] = {False: [], True: []}
+
+    def watched(
+        task: Task, number: int, generator: torch.Generator, *, held_out: bool = False
+    ) -> Examples:
+        made = draw(task, number, generator, held_out=held_out)
+        seen[held_out].append(made.tokens_bn)
+        return made
+
+    monkeypatch.setattr(quality, "draw", watched)
+    (layer,) = subjects_named(["ssru"])
+    learn(layer, task, seed=1, steps=40)
+    trained, tried = (torch.cat(seen[held_out]) for held_out in (False, True))
+    assert len(trained) == 40 * 32
+    assert len(tried) == 512
+    assert not are_held_out(trained).any()
+    assert are_held_out(tried).all()
+    assert not set(map(tuple, trained.tolist())) & set(map(tuple, tried.tolist()))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_one_example_in_eight_is_held_out_whatever_it_asks(task: Task) -> None:
+    tokens, answers = quality_examples(task)
+    held = are_held_out(tokens)
+    assert held.float().mean().item() == pytest.approx(1 / 8, abs=0.02)
+    asked = answers[:, -1]
+    for answer in asked.unique():
+        share = held[asked == answer].float().mean().item()
+        assert share == pytest.approx(1 / 8, abs=0.06)
+
+
+def quality_examples(task: Task) -> Examples:
+    """Held-out ones among others, as they come."""
+    return tasks._draw(task, 8000, torch.Generator().manual_seed(1))
+
+
+def test_a_run_that_the_clock_ended_is_repeated_exactly_by_its_steps_and_seed() -> None:
+    (plain,) = subjects_named(["plain"])
+    timed = learn(plain, "recall", seed=4, seconds=0.4)
+    assert timed.steps > 0
+    again, other = (learn(plain, "recall", seed=seed, steps=timed.steps) for seed in (4, 5))
+    assert again.steps == other.steps == timed.steps
+    assert again.accuracy == timed.accuracy
+    assert again.accuracy != other.accuracy
+
+
+def test_so_many_steps_are_made_by_all_however_little_time_there_is() -> None:
+    (layer,) = subjects_named(["ssru"])
+    found = measure_quality([layer], seconds=0.0, seed=4, progress=lambda *_: None, steps=3)
+    for each in found["ssru"]:
+        assert each.steps == (3, 3, 3)
+        task = next(task for task in TASKS if task == each.task)
+        for seed, accuracy in zip(each.seeds, each.accuracies, strict=True):
+            alone = learn(layer, task, seed=seed, steps=3)
+            assert accuracy == round(alone.accuracy, 4)
+
+
 def test_every_layer_is_tried_on_every_task_with_every_seed_and_twins_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -105,14 +166,15 @@ def test_every_layer_is_tried_on_every_task_with_every_seed_and_twins_once(
         subjects, seconds=3.0, seed=4, progress=lambda _, share: told.append(share)
     )
     assert found.keys() == {"plain", "sdpa", "rnn"}
-    assert found["plain"] == found["sdpa"]
+    for one, same in zip(found["plain"], found["sdpa"], strict=True):
+        assert same == one.model_copy(update={"same_as": "plain"})
     for each in found.values():
         assert [quality.task for quality in each] == list(TASKS)
         for one in each:
             assert one.seeds == (4, 5, 6)
             assert len(one.accuracies) == len(one.steps) == 3
             assert all(0 <= accuracy <= 1 for accuracy in one.accuracies)
-            assert one.seconds == found["rnn"][0].seconds
+            assert one.seconds == pytest.approx(found["rnn"][0].seconds, rel=0.9)
     assert told == sorted(told)
     assert told[-1] == 1.0
     assert len(told) == 2 * 3 * quality.SEEDS

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from regard.compare import run
+from regard.compare import schedule
 from regard.compare.layers import Subject
 from regard.compare.results import Comparison, Quality, read_comparison
-from regard.compare.run import Plan, compare
+from regard.compare.run import compare
+from regard.compare.schedule import Plan
 from regard.errors import RegardError
 
 SMALL = Plan(
@@ -58,7 +59,8 @@ def test_every_layer_has_every_figure(found: tuple[Comparison, Path]) -> None:
             planned = SMALL.lengths if curve.axis == "n" else SMALL.widths
             assert len(curve.points) == len(planned)
             assert all(point.seconds for point in curve.points)
-            assert curve.time is not None
+            assert (curve.time is None) == bool(curve.time_note)
+            assert curve.memory_note == "too little to be told"
             assert curve.stopped == ""
         assert layer.sequential is not None
         assert layer.path is not None
@@ -106,7 +108,7 @@ def test_an_interruption_leaves_nothing_behind(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "curve", stop)
+    monkeypatch.setattr(schedule, "grow", stop)
     with pytest.raises(KeyboardInterrupt):
         compare(tmp_path / "out", minutes=5.0, names=["rnn"], threads=1, plan=SMALL)
     assert not list(tmp_path.iterdir())

@@ -5,7 +5,14 @@ import math
 import pytest
 
 from regard.compare.results import Curve, Layer, Order, Point, Theory
-from regard.compare.scaling import counted, crossing, crossovers, fit_power, growth_of
+from regard.compare.scaling import (
+    counted,
+    crossing,
+    crossovers,
+    fit_or_reason,
+    fit_power,
+    growth_of,
+)
 
 LENGTHS = [2**k for k in range(5, 13)]
 
@@ -47,6 +54,28 @@ def test_a_crossing_is_interpolated_between_logarithms() -> None:
     assert crossing([(7, 1.0)], baseline) == (None, "not measured at the same lengths")
 
 
+def test_fewer_than_three_lengths_in_common_say_nothing_of_where_a_layer_pays() -> None:
+    baseline = [(n, 1.0) for n in LENGTHS]
+    assert crossing([(64, 0.1)], baseline) == (None, "too few lengths (64)")
+    assert crossing([(64, 0.1), (128, 2.0)], baseline) == (None, "too few lengths (64, 128)")
+    assert crossing([(n, 0.1) for n in (32, 64, 128)], baseline) == (None, "always (from 32)")
+
+
+def test_an_exponent_that_means_nothing_is_a_reason_instead() -> None:
+    assert fit_or_reason([(n, 0.0) for n in LENGTHS]) == (None, "not measured")
+    assert fit_or_reason([(32, 1.0)]) == (None, "one point only")
+    assert fit_or_reason([(32, 1.0), (64, 2.0)]) == (None, "two points only")
+    low = [(n, float(n)) for n in LENGTHS]
+    assert fit_or_reason(low, least=2048.0) == (None, "too little to be told")
+    fit, reason = fit_or_reason(low, least=1024.0)
+    assert fit is not None
+    assert (fit.first, fit.exponent, fit.error, reason) == (1024, 1.0, 0.0, "")
+    bent = [(1, 1.0), (2, 1.0), (4, 8.0), (8, 8.0), (16, 1.0)]
+    assert fit_or_reason(bent) == (None, "the points lie on no line")
+    falling = [(n, n**-0.66) for n in LENGTHS]
+    assert fit_or_reason(falling) == (None, "it falls, which is noise")
+
+
 def test_only_the_last_crossing_counts() -> None:
     baseline = [(n, 1.0) for n in (1, 2, 4, 8)]
     assert crossing([(1, 0.5), (2, 2.0), (4, 2.0), (8, 0.5)], baseline) == (6, "")
@@ -83,9 +112,9 @@ def layer(name: str, kind: str, times: dict[int, float]) -> Layer:
 def test_cures_cross_full_attention_and_not_each_other() -> None:
     found = crossovers(
         [
-            layer("plain", "full", {1: 1.0, 4: 16.0}),
-            layer("rnn", "rnn", {1: 2.0, 4: 8.0}),
-            layer("gru", "gru", {1: 3.0, 4: 20.0}),
+            layer("plain", "full", {1: 1.0, 2: 4.0, 4: 16.0}),
+            layer("rnn", "rnn", {1: 2.0, 2: 4.0, 4: 8.0}),
+            layer("gru", "gru", {1: 3.0, 2: 5.0, 4: 20.0}),
         ]
     )
     seen = {(each.layer, each.baseline, each.quantity): (each.length, each.note) for each in found}

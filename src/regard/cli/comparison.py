@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.options import Minutes, Seed, Threads
+from regard.cli.options import Minutes, PositiveInt, Seed, Threads
 from regard.compare.names import LayerName
 
 
@@ -14,7 +14,8 @@ def compare(
     minutes: Minutes = 3.0,
     out: Path = Path("comparison"),
     seed: Seed = 0,
-    layers: Annotated[tuple[LayerName, ...], Parameter(consume_multiple=True)] = (),
+    layers: Annotated[tuple[LayerName, ...], Parameter(consume_multiple=1)] = (),
+    steps: PositiveInt | None = None,
     threads: Threads = None,
 ) -> None:
     """Measure every sequence layer on this machine, and set it beside theory.
@@ -28,25 +29,54 @@ def compare(
         out: The folder to write; an earlier comparison in it is replaced. Default: comparison.
         seed: Of all random numbers. Default: 0.
         layers: Only these. Default: all.
+        steps: Let each small model make so many steps, however long that takes, which repeats
+            what it learns exactly. Default: as many as there is time for.
     """
-    from regard.compare.plots import require_plots
+    from functools import partial
+    from time import perf_counter
+
+    from regard.compare.drawing import require_plots
     from regard.signals import load_torch
 
+    started = perf_counter()
     require_plots()
     load_torch("regard.compare.run")
     from regard.compare.page import write_page
     from regard.compare.quality import measure_quality
     from regard.compare.run import compare as run
-    from regard.compare.summary import summary
+    from regard.compare.summary import conclusion, summary
 
     found = run(
         out,
         minutes=minutes,
+        started=started,
         seed=seed,
         names=layers,
         threads=threads,
-        learn=measure_quality,
+        learn=partial(measure_quality, steps=steps),
         write=write_page,
     )
-    print(summary(found))
-    print(f"\nwritten to {out}; open {out / 'compare.html'}")
+    _show(
+        f"{summary(found)}\n\n{conclusion(found)}\n\nwritten to {out}; open {out / 'compare.html'}",
+        out,
+    )
+
+
+def _show(text: str, out: Path) -> None:
+    """Print what was found; where standard output takes no more, it is in the folder all the same.
+
+    Raises:
+        RegardError: standard output can't be written.
+    """
+    from regard.errors import RegardError
+
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise RegardError(
+            f"cannot be written: {error.strerror}",
+            where="standard output",
+            hint=f"The comparison is in {out}.",
+        ) from error

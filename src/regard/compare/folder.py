@@ -1,14 +1,17 @@
 """The folder that a comparison is written to: whole, or not at all."""
 
+import glob
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from regard.compare.results import Comparison, read_comparison
-from regard.errors import DataError, RunFolderError
-from regard.weights.files import blames, sync_file, sync_folder, temporary_name
+from regard.errors import DataError, RegardError, RunFolderError
+from regard.weights.files import PARTIAL, blames, sync_file, sync_folder, temporary_name
 
 RESULT: Final = "compare.json"
 PAGE: Final = "compare.html"
@@ -19,18 +22,25 @@ _HINT: Final = "Choose another with --out."
 def folder_for(out: Path) -> Iterator[Path]:
     """A folder beside `out` to write into, which is gone after the block.
 
+    It is locked meanwhile. Those of earlier comparisons that were killed have no lock any more,
+    and are removed.
+
     Raises:
         RunFolderError: `out` is a file, holds something that is no comparison, or there can be
             no folder beside it.
     """
     _refuse_if_taken(out)
-    aside = temporary_name(out.absolute())
+    _remove_left_behind(out)
+    aside, lock = temporary_name(out.absolute()), None
     try:
         with blames(out):
             aside.mkdir(parents=True)
+            lock = _lock(aside)
         yield aside
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
 
 
 def publish(
@@ -42,14 +52,20 @@ def publish(
     """Write a comparison, with what `write` makes of it, into `aside`, and then move it to `out`.
 
     An earlier comparison in `out` is replaced, file by file; other files there are left alone.
+    Where `write` fails, what it has written by then is published none the less.
 
     Raises:
         RunFolderError: it can't be written.
+        RegardError: `write` failed.
     """
+    problem = None
     with blames(out):
-        if write is not None:
-            write(found, aside)
         (aside / RESULT).write_text(found.to_json(), encoding="utf-8")
+        try:
+            if write is not None:
+                write(found, aside)
+        except Exception as error:  # else all figures would be lost
+            problem = error
     made = sorted(path for path in aside.iterdir() if path.is_file())
     for path in made:
         sync_file(path)
@@ -57,15 +73,27 @@ def publish(
         out.mkdir(parents=True, exist_ok=True)
         for path in made:
             path.replace(out / path.name)
+        if problem is not None:
+            (out / PAGE).unlink(missing_ok=True)  # It would be that of an earlier comparison.
     sync_folder(out)
+    if problem is not None:
+        raise RegardError(
+            f"{PAGE} could not be written: {type(problem).__name__}: {problem}",
+            where=str(out),
+            hint=f"All figures are there, in {' and '.join(path.name for path in made)}.",
+        ) from problem
 
 
 def _refuse_if_taken(out: Path) -> None:
     with blames(out, "cannot be read"):
         if not out.exists():
+            if out.is_symlink():
+                raise RunFolderError("the link leads nowhere", where=str(out), hint=_HINT)
             return
         if not out.is_dir():
             raise RunFolderError("expected a folder, got a file", where=str(out), hint=_HINT)
+        if not os.access(out, os.W_OK):
+            raise RunFolderError("the folder may not be written to", where=str(out), hint=_HINT)
         if not any(out.iterdir()):
             return
     try:
@@ -74,3 +102,33 @@ def _refuse_if_taken(out: Path) -> None:
         raise RunFolderError(
             "the folder holds something else than a comparison", where=str(out), hint=_HINT
         ) from error
+
+
+def _remove_left_behind(out: Path) -> None:
+    """Remove the folders beside `out` that comparisons left there which were killed."""
+    path = out.absolute()
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
+        lock = _lock(left) if left.is_dir() and not left.is_symlink() else None
+        if lock is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor with the lock of a folder; None if another has it, or there are no locks.
+
+    The system takes the lock back when the process ends, however it ends.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl  # noqa: PLC0415 - there is none on Windows
+
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+    return None

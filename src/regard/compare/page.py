@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from regard.compare.conclusion import conclusions
-from regard.compare.plots import Plot, plots
-from regard.compare.results import Comparison, Layer
-from regard.compare.table import count_cell, csv_text, power, size, span
+from regard.compare.conclusion import caveats, conclusions
+from regard.compare.drawing import Plot, as_file, on_page
+from regard.compare.plots import plots
+from regard.compare.results import Axis, Comparison, Layer, Order, Pass, Quality
+from regard.compare.table import count_cell, csv_text, number_of, power, size, span
 from regard.durations import duration
 from regard.evaluation.page import page
 
@@ -18,10 +19,10 @@ Cell = str | tuple[str, str]
 
 def write_page(found: Comparison, folder: Path) -> None:
     """Write compare.html, compare.csv and each plot as an SVG file into a folder."""
+    (folder / "compare.csv").write_text(csv_text(found), encoding="utf-8", newline="")
     drawn = plots(found)
     for plot in drawn:
-        (folder / f"{plot.name}.svg").write_text(plot.svg, encoding="utf-8")
-    (folder / "compare.csv").write_text(csv_text(found), encoding="utf-8", newline="")
+        (folder / f"{plot.name}.svg").write_text(as_file(plot), encoding="utf-8")
     (folder / "compare.html").write_text(render_page(found, drawn), encoding="utf-8")
 
 
@@ -29,12 +30,15 @@ def render_page(found: Comparison, drawn: Sequence[Plot]) -> str:
     """The page as HTML; every text in it is escaped."""
     machine = found.machine
     lead = (
-        f"{machine.processor}, {machine.threads} threads, {machine.memory_gib:g} GiB; "
+        f"{machine.processor}, {number_of(machine.threads, 'thread')}, {machine.memory_gib:g} GiB; "
         f"PyTorch {machine.torch}, regard {machine.regard}, Python {machine.python}, "
         f"{machine.system}. Seed {found.seed}; {duration(found.seconds)} of "
         f"{found.minutes:g} minutes; {found.made}."
     )
     said = "".join(f"<p>{_text(sentence)}</p>" for sentence in conclusions(found))
+    said += "".join(f'<p class="note">{_text(sentence)}</p>' for sentence in caveats(found))
+    bars = [plot for plot in drawn if plot.name.startswith("quality")]
+    lines = [plot for plot in drawn if plot not in bars]
     body = [
         '<p class="over">regard · comparison</p><h1>Sequence layers, measured</h1>'
         f'<p class="lead">{_text(lead)}</p>',
@@ -42,13 +46,16 @@ def render_page(found: Comparison, drawn: Sequence[Plot]) -> str:
         _section(
             "Measured beside theory",
             _table(_HEADS, [_row(layer) for layer in found.layers]),
-            "Above what was measured, below theory. n: length, d: width, h: heads, w: window, "
-            "b: what a block sees, r: rank, f: features, k: width of a convolution, s: state.",
+            "Above what was measured, below theory; a dash where that can't be told, and why. "
+            "n: length, d: width, h: heads, w: window, b: what a block sees, r: rank, f: features, "
+            "k: width of a convolution, s: state.",
         ),
         _section("Where each pays", _crossings(found), _CROSSING_NOTE),
-        _section("How it grows", _figures(drawn)),
+        _section("How it grows", _figures(lines)),
         _section("Decoding", _decoding(found), "One token more, and what is kept between tokens."),
-        _section("What each learns", _learned(found), _LEARNED_NOTE),
+        _section(
+            "What each learns", _learned(found) + _figures(bars), _learned_note(found)
+        ),
         _section("Remarks", _list([f"{layer.name}: {note}" for layer in found.layers
                                    for note in layer.notes])),
         _section("Left out", _list(found.left_out)),
@@ -63,27 +70,32 @@ _HEADS = (
     "operations in sequence", "path", "training by d, time",
 )  # fmt: skip
 _CROSSING_NOTE = "The length from which on a layer is below full attention, interpolated."
-_LEARNED_NOTE = (
-    "The same number of seconds for each layer; mean accuracy in percent on other examples, and "
-    "each seed's."
-)
 
 
 def _row(layer: Layer) -> list[Cell]:
     theory = layer.theory
-    forward, training = layer.curve("forward", "n"), layer.curve("training", "n")
-    wide = layer.curve("training", "d")
-    measured, formula = power(wide.time if wide else None, theory.time_d)
     return [
         (layer.title, layer.name if layer.causal else f"{layer.name}, both sides"),
         f"{layer.parameters:,}",
-        power(forward.time if forward else None, theory.time_n),
-        power(training.time if training else None, theory.time_n),
-        power(training.memory if training else None, theory.memory_n),
+        _time(layer, "forward", "n", theory.time_n),
+        _time(layer, "training", "n", theory.time_n),
+        _memory(layer, "training", theory.memory_n),
         count_cell(layer.sequential, theory.sequential, "operations"),
         count_cell(layer.path, theory.path, "layers"),
-        (measured.replace("n^", "d^"), formula),
+        _time(layer, "training", "d", theory.time_d),
     ]
+
+
+def _time(layer: Layer, of: Pass, axis: Axis, order: Order) -> Cell:
+    curve = layer.curve(of, axis)
+    if curve is None:
+        return power(None, order)
+    return power(curve.time, order, curve.time_note, letter=axis)
+
+
+def _memory(layer: Layer, of: Pass, order: Order) -> Cell:
+    curve = layer.curve(of, "n")
+    return power(None, order) if curve is None else power(curve.memory, order, curve.memory_note)
 
 
 def _crossings(found: Comparison) -> str:
@@ -128,27 +140,40 @@ def _learned(found: Comparison) -> str:
     rows: list[list[Cell]] = []
     for layer in found.layers:
         by_task = {each.task: each for each in layer.quality}
-        cells: list[Cell] = []
-        for task in tasks:
-            each = by_task.get(task)
-            if each is None:
-                cells.append("-")
-                continue
-            single = ", ".join(f"{100 * value:.0f}" for value in each.accuracies)
-            about = f"{single}; {each.parameters:,} parameters, {each.seconds:.1f} s"
-            cells.append(
-                (f"{100 * mean(each.accuracies):.0f} %", f"{about}; {each.note}".rstrip("; "))
-            )
+        notes = [each.note for each in layer.quality if each.note][:1]
+        cells = [_quality(by_task[task]) if task in by_task else "-" for task in tasks]
         if by_task:
-            rows.append([layer.name, *cells])
+            rows.append([(layer.name, notes[0]) if notes else layer.name, *cells])
     chances = {each.task: each.chance for layer in found.layers for each in layer.quality}
-    heads = ["layer", *(f"{task} (chance {100 * chances[task]:.0f} %)" for task in tasks)]
+    heads = ["layer", *(f"{task} (guessing {100 * chances[task]:.0f} %)" for task in tasks)]
     return _table(heads, rows) if rows else ""
+
+
+def _quality(each: Quality) -> Cell:
+    if each.same_as:
+        return f"{each.same_as}'s", "the same function, trained once"
+    single = ", ".join(f"{100 * value:.0f}" for value in each.accuracies)
+    low, high = min(each.steps), max(each.steps)
+    steps = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{100 * mean(each.accuracies):.0f} %", f"{single}; {steps} steps"
+
+
+def _learned_note(found: Comparison) -> str:
+    all_of = [each for layer in found.layers for each in layer.quality]
+    if not all_of:
+        return ""
+    sizes = [each.parameters for each in all_of]
+    seconds = max(each.seconds for each in all_of)
+    return (
+        f"Small models of two layers, {min(sizes):,} to {max(sizes):,} parameters, each with the "
+        f"same time ({seconds:.1f} s at most) or the same steps. Mean share of right answers on "
+        "examples that are kept from training; each seed's, and the steps that they made."
+    )
 
 
 def _figures(drawn: Sequence[Plot]) -> str:
     figures = [
-        f'<div class="chart" style="background:#fff" role="img" aria-label="{_text(plot.title)}">'
+        f'<div class="chart" role="img" aria-label="{html.escape(plot.description)}">'
         f"{_embedded(plot)}</div>"
         for plot in drawn
     ]
@@ -156,9 +181,9 @@ def _figures(drawn: Sequence[Plot]) -> str:
 
 
 def _embedded(plot: Plot) -> str:
-    """The SVG without its prolog, with names of its own: a page has several."""
-    svg = plot.svg[plot.svg.index("<svg") :]
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{plot.name}-", svg)
+    """The SVG without its prolog, with names of its own, in the colours of the page."""
+    svg = on_page(plot)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{plot.name}-", svg[svg.index("<svg") :])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

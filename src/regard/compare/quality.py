@@ -1,5 +1,6 @@
 """What models of each layer learn, all with as many parameters and as much time."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -30,12 +31,11 @@ SEEDS: Final = 3
 _D_MODEL, _HEADS, _LAYERS = 32, 2, 2
 _WIDTH: Final = 4 * _D_MODEL  # of the feed-forward beside full attention
 _BATCH, _TEST = 32, 512
-_RATE, _WARMUP = 5e-3, 0.1
+_RATE, _WARMUP = 5e-3, 30
 # A run shorter than this tells nothing. What else a run takes, beside its training.
 _SHORTEST, _BESIDE = 0.15, 0.1
 # Processes that start, and load what they need.
 _START = 2.0
-_FEW_STEPS = 300
 # Settings that fit these short examples: two layers of the window reach 14 places back, where
 # copying asks for what is 26 back, and Linformer mixes as many places as it has rank into one.
 _FITTING: Final[dict[str, MixerConfig]] = {
@@ -84,25 +84,47 @@ class Learner(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """One run: the share of right answers, steps taken, parameters, and what guessing gets."""
+    """One run: the share of right answers, steps and seconds, parameters, guessing's share."""
 
     accuracy: float
     steps: int
+    seconds: float
     parameters: int
     chance: float
 
 
-def learn(subject: Subject, task: Task, *, seed: int, seconds: float) -> Learned:
-    """Train a model of a layer on a task for so many seconds, and try it on other examples."""
+def learn(
+    subject: Subject,
+    task: Task,
+    *,
+    seed: int,
+    seconds: float = math.inf,
+    steps: int | None = None,
+) -> Learned:
+    """Train a model of a layer on a task for so long, and try it on examples kept from training.
+
+    What it learns depends on the layer, the task, the seed and the steps made, and on nothing
+    else: not on the clock, which only ends it.
+
+    Args:
+        subject: the layer.
+        task: what to learn.
+        seed: of weights and examples.
+        seconds: after so many it ends.
+        steps: after so many it ends.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = Learner(subject, task)
     optimizer = torch.optim.Adam(model.parameters(), lr=_RATE, betas=(0.9, 0.98))
-    started, steps = time.perf_counter(), 0
-    while (share := (time.perf_counter() - started) / seconds) < 1 and not _Worker.asked_to_end():
+    started, made = time.perf_counter(), 0
+    while made != steps and time.perf_counter() - started < seconds:
+        if _Worker.asked_to_end():
+            break
+        made += 1
         for group in optimizer.param_groups:
-            group["lr"] = _RATE * min(share / _WARMUP, (1 - share) / (1 - _WARMUP)) + 1e-5
+            group["lr"] = _RATE * min(made / _WARMUP, (_WARMUP / made) ** 0.5)
         tokens, answers = draw(task, _BATCH, generator)
         loss = functional.cross_entropy(
             model(tokens).flatten(0, 1), answers.flatten(), ignore_index=-1
@@ -111,9 +133,11 @@ def learn(subject: Subject, task: Task, *, seed: int, seconds: float) -> Learned
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        steps += 1
+    took = time.perf_counter() - started
     accuracy, chance = _tried(model.eval(), task)
-    return Learned(accuracy=accuracy, steps=steps, parameters=_size(model), chance=chance)
+    return Learned(
+        accuracy=accuracy, steps=made, seconds=took, parameters=_size(model), chance=chance
+    )
 
 
 def measure_quality(
@@ -122,6 +146,7 @@ def measure_quality(
     seconds: float,
     seed: int,
     progress: Callable[[str, float], None],
+    steps: int | None = None,
 ) -> dict[str, tuple[Quality, ...]]:
     """What each layer learns of each task, with three seeds, each run in equal time.
 
@@ -130,9 +155,10 @@ def measure_quality(
 
     Args:
         subjects: the layers.
-        seconds: what all may take together.
+        seconds: what all may take together, without `steps`.
         seed: the first of the seeds.
         progress: told what is being done, and which share of it is done.
+        steps: what each run makes, however long that takes: repeats runs exactly.
 
     Returns:
         What was found, by name; empty where there is too little time to learn anything.
@@ -142,7 +168,9 @@ def measure_quality(
     jobs = [(subject, task, each) for each in seeds for task in TASKS for subject in trained]
     workers = min(torch.get_num_threads(), len(jobs))
     own = (seconds - _START) / -(-len(jobs) // max(workers, 1)) - _BESIDE
-    if own < _SHORTEST:
+    if steps is not None:
+        own = math.inf
+    elif own < _SHORTEST:
         return {}
     found: dict[tuple[str, Task, int], Learned] = {}
     context = processes()
@@ -153,7 +181,7 @@ def measure_quality(
         waiting: dict[Future[Learned], tuple[str, Task, int]] = {}
         try:
             for subject, task, each in jobs:
-                future = pool.submit(learn, subject, task, seed=each, seconds=own)
+                future = pool.submit(learn, subject, task, seed=each, seconds=own, steps=steps)
                 waiting[future] = (subject.name, task, each)
             while waiting:
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
@@ -166,12 +194,15 @@ def measure_quality(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     learned = {
-        subject.name: tuple(_quality(subject, task, seeds, own, found) for task in TASKS)
+        subject.name: tuple(_quality(subject, task, seeds, found) for task in TASKS)
         for subject in trained
     }
     for subject in subjects:
         if subject.name not in learned:
-            learned[subject.name] = learned[_twin(subject, trained)]
+            twin = _twin(subject, trained)
+            learned[subject.name] = tuple(
+                each.model_copy(update={"same_as": twin}) for each in learned[twin]
+            )
     return learned
 
 
@@ -179,14 +210,11 @@ def _quality(
     subject: Subject,
     task: Task,
     seeds: tuple[int, ...],
-    seconds: float,
     found: dict[tuple[str, Task, int], Learned],
 ) -> Quality:
     runs = [found[subject.name, task, each] for each in seeds]
     steps = tuple(run.steps for run in runs)
     notes = []
-    if min(steps) < _FEW_STEPS:
-        notes.append("few steps: more --minutes teach more")
     if not subject.causal:
         notes.append("sees both sides")
     if subject.name in _FITTING:
@@ -194,7 +222,7 @@ def _quality(
     return Quality(
         task=task,
         parameters=runs[0].parameters,
-        seconds=round(seconds, 2),
+        seconds=round(max(run.seconds for run in runs), 2),
         steps=steps,
         seeds=seeds,
         accuracies=tuple(round(run.accuracy, 4) for run in runs),
@@ -205,8 +233,9 @@ def _quality(
 
 @torch.inference_mode()
 def _tried(model: nn.Module, task: Task) -> tuple[float, float]:
-    """The share of right answers to examples of a seed of their own; that of the likeliest one."""
-    tokens, answers = draw(task, _TEST, torch.Generator().manual_seed(2**40))
+    """The share of right answers to examples kept from training; that of the likeliest one."""
+    generator = torch.Generator().manual_seed(2**40)
+    tokens, answers = draw(task, _TEST, generator, held_out=True)
     asked = answers >= 0
     guesses = model(tokens).argmax(-1)
     common = answers[asked].bincount().max() / asked.sum()

@@ -89,12 +89,14 @@ class Fit(Settings):
 
     Attributes:
         exponent: y grows as x to this power.
+        error: the exponent's standard error.
         points: how many points it goes through, three at least.
         first: the smallest x among them.
         last: the largest.
     """
 
     exponent: float
+    error: float = 0.0
     points: int
     first: int
     last: int
@@ -109,8 +111,10 @@ class Curve(Settings):
         fixed: the value of the other: d where n varies, n where d does.
         points: by rising n or d.
         stopped: why it does not go on; "" where it ends as planned.
-        time: how the seconds grow; None with fewer than three points.
+        time: how the seconds grow; None where that can't be told.
         memory: how the bytes grow.
+        time_note: why there is no `time`.
+        memory_note: why there is no `memory`.
     """
 
     of: Pass
@@ -120,6 +124,8 @@ class Curve(Settings):
     stopped: str = ""
     time: Fit | None = None
     memory: Fit | None = None
+    time_note: str = ""
+    memory_note: str = ""
 
 
 class Count(Settings):
@@ -162,17 +168,18 @@ class Decode(Settings):
 
 
 class Quality(Settings):
-    """How well models of one layer learned a task in equal time.
+    """How well models of one layer learned a task, in equal time or equal steps.
 
     Attributes:
         task: "copying", "recall" or "nesting".
         parameters: of the whole model.
-        seconds: of training, for each seed.
-        steps: taken in that time, by seed.
+        seconds: of training, the longest of the seeds' runs.
+        steps: made in that time, by seed; seed and steps repeat a run exactly.
         seeds: what each was trained with.
-        accuracies: share of answers that are right on other examples, by seed.
+        accuracies: share of answers that are right on examples kept from training, by seed.
         chance: the share that guessing gets.
         note: what differs from the other layers, if anything.
+        same_as: the layer that was trained for both, if this one is the same function.
     """
 
     task: str
@@ -183,6 +190,7 @@ class Quality(Settings):
     accuracies: Many[float]
     chance: float
     note: str = ""
+    same_as: str = ""
 
 
 class Gradients(Settings):

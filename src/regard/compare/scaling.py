@@ -7,6 +7,10 @@ from regard.compare.results import Count, Counted, Crossover, Fit, Growth, Layer
 
 # A fit takes the upper half of a curve, and this many points at least.
 FEWEST = 3
+# A peak below this says more of pages and buffers than of what a layer holds.
+LEAST_BYTES = 4.0 * 2**20
+# With a larger standard error, or a steeper fall, an exponent is noise.
+_MOST_ERROR, _FALL = 0.3, -0.1
 
 
 def fit_power(points: Sequence[tuple[int, float]]) -> Fit | None:
@@ -21,8 +25,41 @@ def fit_power(points: Sequence[tuple[int, float]]) -> Fit | None:
     if len(usable) < FEWEST:
         return None
     top = usable[-max(FEWEST, (len(usable) + 1) // 2) :]
-    slope, _, _ = _line([math.log(x) for x, _ in top], [math.log(y) for _, y in top])
-    return Fit(exponent=round(slope, 3) + 0.0, points=len(top), first=top[0][0], last=top[-1][0])
+    logs = [math.log(x) for x, _ in top]
+    slope, _, left = _line(logs, [math.log(y) for _, y in top])
+    middle = sum(logs) / len(logs)
+    error = math.sqrt(left / (len(top) - 2) / sum((x - middle) ** 2 for x in logs))
+    return Fit(
+        exponent=round(slope, 3) + 0.0,
+        error=round(error, 3),
+        points=len(top),
+        first=top[0][0],
+        last=top[-1][0],
+    )
+
+
+def fit_or_reason(
+    points: Sequence[tuple[int, float]], *, least: float = 0.0
+) -> tuple[Fit | None, str]:
+    """The power law through the upper half of some points, or why none can be told.
+
+    Args:
+        points: x and y, by rising x; y is 0 where it was not measured.
+        least: points that are lower say nothing.
+    """
+    measured = [(x, y) for x, y in points if y > 0]
+    usable = [(x, y) for x, y in measured if y >= least]
+    fit = fit_power(usable)
+    if fit is None:
+        if len(measured) > len(usable):
+            return None, "too little to be told"
+        count = {0: "not measured", 1: "one point only", 2: "two points only"}
+        return None, count[len(usable)]
+    if fit.error > _MOST_ERROR:
+        return None, "the points lie on no line"
+    if fit.exponent < _FALL:
+        return None, "it falls, which is noise"
+    return fit, ""
 
 
 def growth_of(points: Sequence[tuple[int, float]]) -> Growth | None:
@@ -65,12 +102,14 @@ def crossing(
 
     Returns:
         The x and "", or None and why there is none: "always" where the one is below everywhere,
-        "not up to" the last x where it is not below there.
+        "not up to" the last x where it is not below there; or that both have fewer than three.
     """
     other = dict(baseline)
     both = [(x, math.log(y / other[x])) for x, y in cure if y > 0 and other.get(x, 0) > 0]
     if not both:
         return None, "not measured at the same lengths"
+    if len(both) < FEWEST:
+        return None, f"too few lengths ({', '.join(f'{x:,}' for x, _ in both)})"
     above = [place for place, (_, ratio) in enumerate(both) if ratio >= 0]
     if not above:
         return None, f"always (from {both[0][0]:,})"
@@ -113,11 +152,10 @@ def _points(layer: Layer, of: Pass, quantity: Quantity) -> list[tuple[int, float
     curve = layer.curve(of, "n")
     if curve is None:
         return []
-    pairs = [
-        (point.n, point.seconds if quantity == "time" else point.peak_bytes)
-        for point in curve.points
-    ]
-    return [(n, float(value)) for n, value in pairs if value]
+    if quantity == "time":
+        return [(point.n, point.seconds) for point in curve.points if point.seconds]
+    peaks = [(point.n, point.peak_bytes) for point in curve.points]
+    return [(n, float(max(peak, LEAST_BYTES))) for n, peak in peaks if peak]
 
 
 def _line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float]:

@@ -1,6 +1,10 @@
 """A comparison in a few lines of text: what grew how, beside theory."""
 
+import textwrap
+
+from regard.compare.conclusion import caveats, conclusions
 from regard.compare.results import Comparison, Counted, Fit, Layer, Order, Pass, Quantity
+from regard.compare.table import number_of
 
 _HEADS = (
     "layer", "forward time", "training time", "training memory", "sequential", "path",
@@ -19,13 +23,19 @@ def summary(found: Comparison) -> str:
     machine = found.machine
     return "\n".join(
         [
-            f"{machine.processor}, {machine.threads} threads, torch {machine.torch}, "
+            f"{machine.processor}, {number_of(machine.threads, 'thread')}, torch {machine.torch}, "
             f"d = {found.d_model}, seed {found.seed}, {found.seconds:.0f} s",
             "powers of n, measured (theory); faster: a training step beside plain attention's",
             "",
             *lines,
         ]
     )
+
+
+def conclusion(found: Comparison, *, width: int = 96) -> str:
+    """What to conclude and what can't be told, as paragraphs."""
+    said = [*conclusions(found), *caveats(found)]
+    return "\n\n".join(textwrap.fill(sentence, width) for sentence in said)
 
 
 def _row(found: Comparison, layer: Layer) -> tuple[str, ...]:

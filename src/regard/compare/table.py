@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from regard.compare.results import Comparison, Counted, Fit, Layer, Order
 
-COLUMNS = ("layer", "what", "quantity", "n", "d", "value", "note")
-Row = tuple[str, str, str, int | str, int | str, float | str, str]
+COLUMNS = ("layer", "what", "quantity", "n", "d", "seed", "value", "note")
+Value = float | str | None
+Row = tuple[str, str, str, int | None, int | None, int | None, Value, str]
 
 
 def csv_text(found: Comparison) -> str:
@@ -16,45 +17,75 @@ def csv_text(found: Comparison) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for layer in found.layers:
-        writer.writerows(_rows(layer, found.d_model))
+        writer.writerows(_curve_rows(layer))
+        writer.writerows(_other_rows(layer, found.d_model))
+        writer.writerows(_quality_rows(layer))
     for each in found.crossovers:
-        value = "" if each.length is None else each.length
         what = f"{each.of} {each.quantity} below {each.baseline}"
-        writer.writerow((each.layer, what, "crossover", "", found.d_model, value, each.note))
+        writer.writerow(
+            (each.layer, what, "crossover", None, found.d_model, None, each.length, each.note)
+        )
     return out.getvalue()
 
 
-def _rows(layer: Layer, d_model: int) -> Iterator[Row]:
+def _curve_rows(layer: Layer) -> Iterator[Row]:
     name = layer.name
     for curve in layer.curves:
         for point in curve.points:
-            time = "" if point.seconds is None else point.seconds
-            held = "" if point.peak_bytes is None else point.peak_bytes
-            yield name, curve.of, "seconds", point.n, point.d, time, point.note
-            yield name, curve.of, "peak bytes", point.n, point.d, held, point.note
-        for quantity, fit in (("time", curve.time), ("memory", curve.memory)):
-            if fit is not None:
-                what = f"{quantity} exponent in {curve.axis}"
-                yield name, curve.of, what, "", "", fit.exponent, f"{fit.first} to {fit.last}"
+            at = (point.n, point.d, None)
+            timed = f"median of {point.repeats}" if point.repeats > 1 else ""
+            yield name, curve.of, "seconds", *at, point.seconds, timed or point.note
+            yield name, curve.of, "peak bytes", *at, point.peak_bytes, point.note
+        n = None if curve.axis == "n" else curve.fixed
+        d = None if curve.axis == "d" else curve.fixed
+        for quantity, fit, reason in (
+            ("time", curve.time, curve.time_note),
+            ("memory", curve.memory, curve.memory_note),
+        ):
+            what = f"{quantity} exponent in {curve.axis}"
+            if fit is None:
+                yield name, curve.of, what, n, d, None, None, reason
+            else:
+                note = f"{curve.axis} = {fit.first} to {fit.last}, standard error {fit.error}"
+                yield name, curve.of, what, n, d, None, fit.exponent, note
+        if curve.stopped:
+            yield name, curve.of, f"ended in {curve.axis}", n, d, None, None, curve.stopped
+
+
+def _other_rows(layer: Layer, d_model: int) -> Iterator[Row]:
+    name = layer.name
+    yield name, "layer", "parameters", None, d_model, None, layer.parameters, ""
     for what, counted in (("operations in sequence", layer.sequential), ("path", layer.path)):
         for count in counted.counts if counted is not None else ():
-            yield name, what, "count", count.n, "", count.value, ""
-    for step in layer.decode.points if layer.decode is not None else ():
-        yield name, "decode", "seconds", step.context, d_model, step.seconds, ""
-        yield name, "decode", "state bytes", step.context, d_model, step.state_bytes, ""
-    for quality in layer.quality:
-        for seed, accuracy in zip(quality.seeds, quality.accuracies, strict=True):
-            yield name, quality.task, "accuracy", "", "", accuracy, f"seed {seed}"
+            yield name, what, "count", count.n, None, None, count.value, ""
+    decode = layer.decode
+    for step in decode.points if decode is not None else ():
+        yield name, "decode", "seconds", step.context, d_model, None, step.seconds, ""
+        yield name, "decode", "state bytes", step.context, d_model, None, step.state_bytes, ""
+    if decode is not None and decode.reason:
+        yield name, "decode", "ended", None, d_model, None, None, decode.reason
     if layer.gradients is not None:
         for distance, norm in zip(layer.gradients.distances, layer.gradients.norms, strict=True):
-            yield name, "gradient", "norm", distance, "", norm, ""
+            yield name, "gradient", "norm", distance, None, None, norm, ""
 
 
-def power(fit: Fit | None, order: Order) -> tuple[str, str]:
-    """A measured exponent, and what theory says."""
+def _quality_rows(layer: Layer) -> Iterator[Row]:
+    for each in layer.quality:
+        name, task = layer.name, each.task
+        note = f"those of {each.same_as}, the same function" if each.same_as else each.note
+        yield name, task, "parameters", None, None, None, each.parameters, note
+        yield name, task, "chance", None, None, None, each.chance, note
+        yield name, task, "seconds", None, None, None, each.seconds, note
+        for seed, steps, accuracy in zip(each.seeds, each.steps, each.accuracies, strict=True):
+            yield name, task, "steps", None, None, seed, steps, note
+            yield name, task, "accuracy", None, None, seed, accuracy, note
+
+
+def power(fit: Fit | None, order: Order, reason: str = "", *, letter: str = "n") -> tuple[str, str]:
+    """A measured exponent, or why there is none, and what theory says."""
     if fit is None:
-        return "-", order.formula
-    return f"n^{fit.exponent:.2f}", order.formula
+        return (f"- ({reason})" if reason else "-"), order.formula
+    return f"{letter}^{fit.exponent:.2f}", order.formula
 
 
 def count_cell(counted: Counted | None, theory: str, unit: str) -> tuple[str, str]:
@@ -65,6 +96,11 @@ def count_cell(counted: Counted | None, theory: str, unit: str) -> tuple[str, st
     grows = f", grows as {counted.growth}" if counted.growth not in (None, "1") else ""
     name = unit if last.value != 1 else unit.removesuffix("s")
     return f"{last.value:,} {name} at {last.n:,}{grows}", theory
+
+
+def number_of(number: int, unit: str) -> str:
+    """So many of something."""
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
 
 
 def size(count: float | int) -> str:

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, assert_never
 
 import torch
 
-from regard.shapes import Int, Tensor
+from regard.shapes import Bool, Int, Tensor
 
 Task = Literal["copying", "recall", "nesting"]
 TASKS: Final[tuple[Task, ...]] = ("copying", "recall", "nesting")
@@ -18,6 +18,8 @@ _SYMBOLS, _COPIED, _GAP = 8, 6, 20
 _KEYS, _VALUES, _PAIRS, _ASKED = 12, 8, 6, 4
 _DIGITS, _DEPTH = 10, 3
 _MAX, _MIN, _SUM, _CLOSE, _BLANK, _ASK = range(_DIGITS, _DIGITS + 6)
+# One example in so many is held out, by a polynomial of its tokens modulo a prime.
+_HELD_OUT, _PRIME, _BASE = 8, 1_000_003, 48_271
 
 
 class Examples(NamedTuple):
@@ -49,8 +51,13 @@ def shape_of(task: Task) -> Shape:
             assert_never(never)
 
 
-def draw(task: Task, number: int, generator: torch.Generator) -> Examples:
+def draw(
+    task: Task, number: int, generator: torch.Generator, *, held_out: bool = False
+) -> Examples:
     """So many examples at random.
+
+    One in eight of all that there can be is held out, which one depends on its tokens alone: what
+    is drawn with `held_out` is never drawn without it, whatever the seeds.
 
     `copying`: 6 symbols, 20 blanks, then 6 marks, at each of which the symbol is asked for that
     was as far before it. `recall`: 6 keys, each with a value, then 4 of the keys, at each of
@@ -60,6 +67,22 @@ def draw(task: Task, number: int, generator: torch.Generator) -> Examples:
     Source: copying after Hochreiter and Schmidhuber 1997; recall after Ba et al. 2016,
     arXiv:1610.06258; nesting after Nangia and Bowman 2018 (ListOps), arXiv:1804.06028.
     """
+    drawn: list[Examples] = []
+    while sum(len(each.tokens_bn) for each in drawn) < number:
+        made = _draw(task, number + number // 4 + 1, generator)
+        wanted = are_held_out(made.tokens_bn) == held_out
+        drawn.append(Examples(made.tokens_bn[wanted], made.answers_bn[wanted]))
+    tokens, answers = (torch.cat(parts)[:number] for parts in zip(*drawn, strict=True))
+    return Examples(tokens, answers)
+
+
+def are_held_out(tokens_bn: Int[Tensor, "b n"]) -> Bool[Tensor, "b"]:
+    """Which examples are kept from training."""
+    powers = torch.tensor([pow(_BASE, place + 1, _PRIME) for place in range(tokens_bn.shape[1])])
+    return ((tokens_bn + 1) * powers).sum(1) % _PRIME % _HELD_OUT == 0
+
+
+def _draw(task: Task, number: int, generator: torch.Generator) -> Examples:
     match task:
         case "copying":
             return _copying(number, generator)

@@ -26,7 +26,7 @@ from regard.shapes import Tensor
 from regard.training.allocator import hold_memory
 
 MOST_REPEATS: Final = 7
-_WARM: Final = 8  # places of the first pass, which loads what any pass needs
+_WARM: Final = 256  # places of the first pass, at most: it loads what any pass needs
 _PREFILL: Final = 512
 _STEPS: Final = 15
 # Options of glibc's mallopt, and the largest threshold that it sets by itself.
