@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from regard.cli.options import Minutes, PositiveInt, Seed, Threads
+from regard.cli.options import Minutes, Seed, Threads, Whole
 from regard.compare.names import LayerName
 
 
@@ -15,7 +16,7 @@ def compare(
     out: Path = Path("comparison"),
     seed: Seed = 0,
     layers: Annotated[tuple[LayerName, ...], Parameter(consume_multiple=1)] = (),
-    steps: PositiveInt | None = None,
+    steps: Annotated[Whole, Parameter(validator=Number(gte=1, lte=1_000_000))] | None = None,
     threads: Threads = None,
 ) -> None:
     """Measure every sequence layer on this machine, and set it beside theory.
