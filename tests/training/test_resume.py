@@ -9,6 +9,8 @@ from training.digits import DigitBatches, measured
 from training.records import read_metrics
 
 from regard.errors import DataError, RegardError
+from regard.training.arithmetic import arithmetic, changes
+from regard.training.progress import SilentReporter
 from regard.training.validation import Validation
 from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.tensors import read_tensors
@@ -92,6 +94,18 @@ def test_the_log_of_a_stopped_and_resumed_run_has_the_same_figures(
     assert events == ["start", "train", "resume", *["train"] * 4, "stop"]
 
 
+class Said(SilentReporter):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def last_weight(run: Trained) -> torch.Tensor:
+    return list(run.weights.values())[-1]
+
+
 class Breaking(DigitBatches):
     """Calls back before each batch."""
 
@@ -158,6 +172,35 @@ def test_the_checkpoint_remembers_which_precision_was_measured(
     assert state["precision"] == state_precision
     again = train("run", max_steps=5, precision="auto", resume=True)
     assert str(again.trainer.precision) == f"{state_precision} (as the run began)"
+
+
+def test_a_resume_that_computes_otherwise_says_so_in_one_line(
+    train: Callable[..., Trained], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Said()
+    kept = {"dropout": 0.3, "options": {"reporter": said}}
+    whole = train("whole", **kept)
+    train("cut", max_steps=4, **kept)
+    assert torch.equal(*map(last_weight, (whole, train("cut", resume=True, **kept))))
+    assert not [line for line in said.lines if "otherwise" in line]
+    kernels = arithmetic(torch.device("cpu"), 1)["training kernels"]
+    monkeypatch.setenv("REGARD_KERNELS", "off" if kernels != "off by REGARD_KERNELS" else "on")
+    train("cut", max_steps=9, resume=True, **kept)
+    (line,) = [line for line in said.lines if "otherwise" in line]
+    now = arithmetic(torch.device("cpu"), 1)["training kernels"]
+    assert line.startswith("this start computes otherwise than the one before it (")
+    assert f"training kernels: {kernels}, now {now}" in line
+    assert line.endswith(
+        "): the training goes on, and may end with other bits than one that was never stopped"
+    )
+
+
+def test_what_has_changed_of_the_arithmetic_is_named_and_nothing_else() -> None:
+    before = {"processes": "2", "torch": "2.1", "threads": "1"}
+    assert changes(before, before) == ""
+    assert changes(before, {"processes": "4", "torch": "2.1", "GPU": "H200"}) == (
+        "processes: 2, now 4, GPU: none, now H200, threads: 1, now none"
+    )
 
 
 def test_fewer_steps_than_were_done_is_refused(train: Callable[..., Trained]) -> None:

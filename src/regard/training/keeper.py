@@ -8,6 +8,7 @@ from torch import nn
 
 from regard.errors import DataError, RegardError, RunFolderError
 from regard.shapes import Tensor
+from regard.training.arithmetic import arithmetic, changes
 from regard.training.config import TrainingConfig
 from regard.training.metrics import MetricsLog
 from regard.training.processes import ALONE, Processes
@@ -139,6 +140,12 @@ class Keeper:
         if position.batch and order != state["order"]:
             self._say("seed or batch_tokens has changed, so the rest of this epoch is left out")
             position.epoch, position.batch = position.epoch + 1, 0
+        here = self._arithmetic(model)
+        if otherwise := changes(state.get("arithmetic", here), here):
+            self._say(
+                f"this start computes otherwise than the one before it ({otherwise}): the training "
+                "goes on, and may end with other bits than one that was never stopped"
+            )
         if position.best and state["measure"] != self._measure:
             self._say("best_metric or what is measured has changed: the best so far is forgotten")
             position.best, position.stale = None, 0
@@ -180,6 +187,7 @@ class Keeper:
             "measure": self._measure,
             "order": {"seed": self._config.seed, "batch_tokens": self._config.batch_tokens},
             "precision": precision,
+            "arithmetic": self._arithmetic(model),
             "base": base_sum(self._notes),
         }
         folder, step = self._folder.path, position.step
@@ -213,6 +221,9 @@ class Keeper:
         if made == "best" and position.best:
             notes[self._config.best_metric] = str(position.best.value)
         self._writer.start(lambda: self._folder.write_model(weights, notes))
+
+    def _arithmetic(self, model: nn.Module) -> dict[str, str]:
+        return arithmetic(next(model.parameters()).device, self._processes.count)
 
     def _taken(self, tensors: Mapping[str, Mapping[str, Tensor]], model: nn.Module) -> TensorGroups:
         """A copy of whole tensors in the main process's memory; nothing in the others."""
