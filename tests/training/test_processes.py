@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from training.digits import DigitBatches, measured, settings, tiny_model
+from training.kinds import KINDS
 from training.processes import together
 from training.records import read_metrics
 
@@ -49,7 +50,7 @@ def first_steps(
             tally.look()
             losses.append(tally.window.smoothed / tally.window.tokens)
             norms.append(tally.norm)
-            here.append(sum(len(part.targets_n) for part in batch.parts) * batch.weight)
+            here.append(sum(len(part.targets_n) for part in batch.counting))
             if step == 1:
                 gradients = {
                     name: weight.grad.clone() for name, weight in model.named_parameters()
@@ -85,22 +86,25 @@ def test_the_same_batch_gives_the_same_losses_and_gradients_on_any_number_of_pro
 def test_each_row_of_an_epoch_is_in_one_process_once(count: int) -> None:
     batches = DigitBatches(rows=7, per_epoch=4)
     seen: list[list[int]] = []
+    parts: list[list[int]] = [[] for _ in range(count)]
     for rank in range(count):
         feed = Feed(batches, epoch=0, start=0, parts=2, device=CPU, rank=rank, count=count)
         with feed:
             for _, batch in zip(range(4), feed, strict=False):
-                if batch.weight:
-                    seen += [row for part in batch.parts for row in part.source_bs.tolist()]
+                seen += [row for part in batch.counting for row in part.source_bs.tolist()]
+                parts[rank].append(len(batch.parts))
 
     def stripped(rows: list[list[int]]) -> list[tuple[int, ...]]:
         return sorted(tuple(token for token in row if token) for row in rows)
 
     every = [row for place in range(4) for row in batches.batch(0, place).source_bs.tolist()]
     assert stripped(seen) == stripped(every)
+    assert all(each == parts[0] for each in parts), "they would wait for each other"
 
 
 def trained(
-    processes: Processes, path: Path, *, resume: bool = False, loss: Any = translation_loss,
+    processes: Processes, path: Path, *, resume: bool = False, loss: Any = None,
+    kind: str = "translator",
     validate: Callable[[torch.nn.Module], Validation] | None = None, dropout: float = 0.2,
     **changes: object,
 ) -> dict[str, torch.Tensor]:  # fmt: skip
@@ -111,8 +115,8 @@ def trained(
     lock = WriterLock(path) if processes.main else None
     with RunFolder(path, read_manifest(path), lock) as folder:
         trainer = Trainer(
-            tiny_model(dropout), DigitBatches(rows=6), settings(**changes), folder,
-            loss=loss, validate=validate, processes=processes,
+            KINDS[kind].model(dropout), KINDS[kind].batches(rows=6), settings(**changes), folder,
+            loss=loss or KINDS[kind].loss, validate=validate, processes=processes,
         )  # fmt: skip
         trainer.run(resume=resume)
         return trainer.model.state_dict()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from training.digits import DigitBatches, measured, settings, tiny_model
+from training.digits import measured, settings
+from training.kinds import KINDS
 from training.processes import together
 from training.test_processes import trained as trained_in_folder
 
@@ -16,6 +17,7 @@ from regard.shapes import Tensor
 from regard.training.config import AdamConfig
 from regard.training.feed import Feed
 from regard.training.losses import LossSums, translation_loss
+from regard.training.precision import Precision
 from regard.training.processes import ALONE, Processes
 from regard.training.sharding import gathered, local
 from regard.training.state import Window
@@ -33,19 +35,24 @@ def whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: gathered(tensor.detach()).clone() for name, tensor in tensors.items()}
 
 
-def steps_of(processes: Processes, **changes: object) -> dict[str, Any]:
+def steps_of(
+    processes: Processes, kind: str = "translator", precision: Precision = "float32",
+    *, rows: int = 9, **changes: object,
+) -> dict[str, Any]:  # fmt: skip
     """Four steps: losses, norms, the gradients of the first, weights and averages at the end."""
-    config = settings(parallel="shard", clip_norm=0.5, ema_decay=0.9, optimizer=ADAM, **changes)
-    model = tiny_model()
+    values: dict[str, object] = {"parallel": "shard", "ema_decay": 0.9, "optimizer": ADAM}
+    config = settings(clip_norm=0.5, **(values | changes))
+    model = KINDS[kind].model(0.0)
     numbers = sum(weight.numel() for weight in model.parameters())
     stepper = Stepper(
-        model, config, device=CPU, precision="float32", loss=translation_loss, processes=processes
-    )
+        model, config, device=CPU, precision=precision, loss=KINDS[kind].loss,
+        processes=processes,
+    )  # fmt: skip
     held = sum(local(weight).numel() for weight in model.parameters())
     found: dict[str, Any] = {"losses": [], "norms": [], "tokens": [], "held": held / numbers}
     feed = Feed(
-        DigitBatches(rows=9, longest=9), epoch=0, start=0, parts=config.accumulate, device=CPU,
-        rank=processes.rank, count=processes.count,
+        KINDS[kind].batches(rows=rows, longest=9), epoch=0, start=0, parts=config.accumulate,
+        device=CPU, rank=processes.rank, count=processes.count,
     )  # fmt: skip
     with feed:
         for step, batch in zip(range(1, 5), feed, strict=False):
@@ -54,7 +61,7 @@ def steps_of(processes: Processes, **changes: object) -> dict[str, Any]:
             tally.look()
             found["losses"].append(tally.window.smoothed / tally.window.tokens)
             found["norms"].append(tally.norm)
-            found["tokens"].append(sum(len(part.targets_n) for part in batch.parts))
+            found["tokens"].append(sum(len(part.targets_n) for part in batch.counting))
             if step == 1:
                 found["gradients"] = whole(
                     {name: weight.grad for name, weight in model.named_parameters()
@@ -65,24 +72,69 @@ def steps_of(processes: Processes, **changes: object) -> dict[str, Any]:
     return found
 
 
+def assert_close(one: dict[str, Any], other: dict[str, Any], within: float = 1e-6) -> None:
+    assert one["losses"] == pytest.approx(other["losses"], rel=within)
+    assert one["norms"] == pytest.approx(other["norms"], rel=within)
+    for kind in ("gradients", "weights", "averages"):
+        assert one[kind].keys() == other[kind].keys()
+        torch.testing.assert_close(one[kind], other[kind], rtol=0, atol=within)
+
+
 @pytest.mark.parametrize(
-    ("count", "accumulate", "recomputed"), [(2, 1, False), (4, 1, False), (2, 2, True)]
+    ("kind", "count", "accumulate", "recomputed"),
+    [
+        ("translator", 2, 1, False),
+        ("translator", 4, 1, False),
+        ("translator", 2, 2, True),
+        ("translator with experts", 2, 2, False),
+        ("translator with experts", 4, 1, True),
+        ("adapted translator", 2, 2, True),
+        ("language model", 2, 2, True),
+        ("language model", 4, 1, False),
+        ("language model with experts", 2, 1, False),
+        ("adapted language model", 4, 2, False),
+    ],
 )
 def test_cut_weights_give_the_losses_gradients_and_averages_of_one_process(
-    count: int, accumulate: int, recomputed: bool
+    kind: str, count: int, accumulate: int, recomputed: bool
 ) -> None:
-    alone = steps_of(ALONE)
+    alone = steps_of(ALONE, kind)
     changes = {"accumulate": accumulate, "activation_checkpointing": recomputed}
-    found = together(count, lambda one: steps_of(one, **changes))
+    found = together(count, lambda one: steps_of(one, kind, **changes))
     for one in found:
         assert isinstance(one, dict), one
-        assert one["losses"] == pytest.approx(alone["losses"], rel=1e-6)
-        assert one["norms"] == pytest.approx(alone["norms"], rel=1e-6)
-        for kind in ("gradients", "weights", "averages"):
-            assert one[kind].keys() == alone[kind].keys()
-            torch.testing.assert_close(one[kind], alone[kind], rtol=0, atol=1e-6)
-        assert 0.8 / count < one["held"] < 1.3 / count
+        assert_close(one, alone)
+        assert one["held"] < 1.6 / count  # three experts can't be cut into even shares
+    assert sum(one["held"] for one in found) == pytest.approx(1)
     assert len({tuple(one["tokens"]) for one in found}) > 1, "the test wants unequal shares"
+
+
+# Eight parts are wanted and there are as many as rows: some processes have one less, or none.
+@pytest.mark.parametrize("rows", [3, 6])
+def test_where_a_batch_has_too_few_rows_for_all_parts_no_process_waits_for_another(
+    rows: int,
+) -> None:
+    kind = "translator with experts"
+    alone = steps_of(ALONE, kind, rows=rows)
+    for one in together(4, lambda each: steps_of(each, kind, rows=rows, accumulate=2)):
+        assert isinstance(one, dict), one
+        assert_close(one, alone)
+
+
+@pytest.mark.parametrize("kind", ["translator with experts", "adapted language model"])
+def test_in_bfloat16_cut_weights_are_trained_as_whole_ones_are(kind: str) -> None:
+    def work(processes: Processes) -> object:
+        return [
+            steps_of(processes, kind, "bfloat16", parallel=parallel, accumulate=2)
+            for parallel in ("shard", "replicate")
+        ]
+
+    alone = steps_of(ALONE, kind, "bfloat16")
+    for one in together(2, work):
+        assert isinstance(one, list), one
+        cut, replicated = one
+        assert_close(cut, replicated)
+        assert cut["losses"] == pytest.approx(alone["losses"], rel=1e-2)
 
 
 def trained(processes: Processes, path: Path, **changes: Any) -> dict[str, Tensor]:

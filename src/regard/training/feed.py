@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
@@ -22,8 +22,8 @@ class StepBatch:
     `rows_b` are the pairs, windows or texts that it holds, by their number in the data.
 
     Where several processes share a batch, `parts` are those of this one, and all else is of the
-    whole batch. Of a batch with fewer rows than processes some have a part that counts for nothing:
-    their `weight` is 0.
+    whole batch. All processes have as many parts, since they wait for each other in every pass; of
+    a batch with too few rows for that the last `fillers` parts of some count for nothing.
     """
 
     parts: tuple[Part, ...]
@@ -31,7 +31,12 @@ class StepBatch:
     rows_b: Tensor
     epoch: int
     next_batch: int
-    weight: float = 1.0
+    fillers: int = 0
+
+    @property
+    def counting(self) -> tuple[Part, ...]:
+        """The parts that count."""
+        return self.parts[: len(self.parts) - self.fillers]
 
 
 @runtime_checkable
@@ -122,17 +127,17 @@ class Feed:
         while True:
             position = start
             for position, batch in enumerate(self._source.epoch(epoch, start), start=start + 1):
-                parts = split_batch(batch, self._parts * self._count)
+                parts: Sequence[Part] = split_batch(batch, self._parts * self._count)
                 share = parts[self._rank :: self._count]
-                weight = 1.0 if share else 0.0
-                parts = share or parts[:1]
+                fillers = -(-len(parts) // self._count) - len(share)
+                parts = [*share, *(parts[0] for _ in range(fillers))]
                 yield StepBatch(
                     tuple(part.pinned() for part in parts) if self._pin else tuple(parts),
                     batch.target_tokens,
                     batch.pairs_b,
                     epoch,
                     position,
-                    weight,
+                    fillers,
                 )
             if start == position == 0:
                 raise DataError("an epoch of the training data has no batch")

@@ -106,15 +106,16 @@ class Stepper:
         for place, part in enumerate(batch.parts, 1):
             here = part.to(self._device)
             last = place == len(batch.parts)
+            weight = float(place <= len(batch.counting))
             # Gradients are averaged once, after the last part; times their number gives the sum.
             # Shares of them are after each part: no process keeps the whole gradient.
             at_once = last or count == 1 or self.cut
             with nullcontext() if at_once else self._averaging.no_sync():
                 with autocast(self._precision, self._device):
                     minimised, figures = self._loss(here)
-                loss = minimised * (batch.weight * count) / batch.targets
+                loss = minimised * (weight * count) / batch.targets
                 loss.backward()
-            sums.append(figures * batch.weight)
+            sums.append(figures * weight)
         figures = self._processes.total(torch.stack(sums).sum(0))
         total = LossSums(figures[0], figures[1])
         norm = self._clip()
