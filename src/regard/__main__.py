@@ -3,33 +3,41 @@
 import os
 import sys
 
-from regard.signals import interruptible
-from regard.streams import let_go, open_missing, say
+from regard.signals import interruptible, load
+
+# ruff: noqa: PLC0415 - a signal may come while these load
 
 
 def main() -> int:
     """Run the command that the process was given, and return its exit code."""
-    open_missing()
     try:
-        return _run()
-    finally:
+        with interruptible(to_the_end=True):
+            load("regard.streams")
+            return _run()
+    except KeyboardInterrupt:
+        from regard.streams import let_go, open_missing, say
+
+        open_missing()
+        say("interrupted")
         let_go()
+        return 130
 
 
 def _run() -> int:
+    from regard.streams import let_go, open_missing, say
+
+    open_missing()
     try:
         os.getcwd()  # noqa: PTH109 - amid an import of torch the lack of it is fatal
     except FileNotFoundError:
         say("error: the current folder no longer exists\n  Change to another: cd FOLDER")
         return 2
     try:
-        with interruptible():
-            from regard.cli import main as run  # noqa: PLC0415 - a signal may come while it loads
+        from regard.cli import main as run
 
-            return run()
-    except KeyboardInterrupt:
-        say("interrupted")
-        return 130
+        return run()
+    finally:
+        let_go()
 
 
 if __name__ == "__main__":

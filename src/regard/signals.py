@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM outside of training: they end a command, even amid an import of torch."""
 
+import atexit
 import importlib
 import os
 import signal
@@ -12,18 +13,20 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Ending:
-    """A handler that raises KeyboardInterrupt; while `loading`, it only notes that it was `asked`.
+    """A handler that raises KeyboardInterrupt; while `holding`, it only notes that it was `asked`.
 
-    A second signal while loading ends the process at once, with exit code 130.
+    So it does once all is `over`. A second signal then, or while holding, ends the process at once,
+    with exit code 130.
     """
 
     def __init__(self) -> None:
-        self.loading = False
+        self.holding = False
+        self.over = False
         self.asked = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """End what is under way, or note that it must end."""
-        if not self.loading:
+        if not (self.holding or self.over):
             raise KeyboardInterrupt
         if self.asked:
             os._exit(130)
@@ -31,10 +34,14 @@ class Ending:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(*, to_the_end: bool = False) -> Iterator[None]:
     """Inside the block both signals raise KeyboardInterrupt.
 
     In any thread but the main one Python allows no signal handlers, and this does nothing.
+
+    Args:
+        to_the_end: the process ends with the block. What comes after, such as Python taking itself
+            apart, is no time to be interrupted: what was asked for is done.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or isinstance(signal.getsignal(signal.SIGTERM), Ending):
@@ -42,11 +49,23 @@ def interruptible() -> Iterator[None]:
         return
     handler = Ending()
     before = {number: signal.signal(number, handler) for number in SIGNALS}
+    if to_the_end:
+        # Python's end gives signals that it handles back to the system, which kills by them.
+        atexit.register(_ignore)
     try:
         yield
     finally:
-        for number, former in before.items():
-            signal.signal(number, former)
+        if to_the_end:
+            handler.over = True
+            handler.asked = False
+        else:
+            for number, former in before.items():
+                signal.signal(number, former)
+
+
+def _ignore() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def load_torch(*modules: str) -> None:
@@ -69,15 +88,22 @@ def load(*modules: str) -> None:
     Raises:
         ImportError, OSError: one can't be imported.
     """
+    with held_back():
+        _import(*modules)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Inside the block, which must be short, a signal waits; it raises KeyboardInterrupt after."""
     handler = signal.getsignal(signal.SIGTERM)
-    if not isinstance(handler, Ending) or handler.loading:
-        _import(*modules)
+    if not isinstance(handler, Ending) or handler.holding:
+        yield
         return
-    handler.loading = True
+    handler.holding = True
     try:
-        _import(*modules)
+        yield
     finally:
-        handler.loading = False
+        handler.holding = False
     if handler.asked:
         raise KeyboardInterrupt
 

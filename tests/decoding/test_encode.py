@@ -7,7 +7,8 @@ import pytest
 import torch
 from decoding.tiny import LINES
 
-from regard.decoding.encode import embed, framed_rows, label_shares, mask_shares
+from regard.decoding.encode import embed, label_shares, mask_shares
+from regard.decoding.framing import framed_rows
 from regard.errors import ModelError
 from regard.models.config import EncoderConfig
 from regard.models.encoder import TextEncoder

@@ -28,6 +28,8 @@ TRAIN = (
 )
 GOLDEN = Path(__file__).parents[1] / "golden/run"
 CASES = [
+    (f"quantize {GOLDEN} --out packed", " regard.errors", signal.SIGINT),
+    (f"quantize {GOLDEN} --out packed", " regard.engine.packing", signal.SIGTERM),
     *((TRAIN, moment, number) for moment, number in MOMENTS),
     (f"translate {GOLDEN}", " numpy", signal.SIGINT),
     (f"score {GOLDEN} --engine torch --source a.txt --target a.txt", " torch._C", signal.SIGTERM),
@@ -67,3 +69,39 @@ def test_a_signal_ends_it_with_130_and_no_traceback(
     assert "Traceback" not in err
     assert "ignored" not in err
     assert any(each.startswith(("interrupted", "stopped as asked")) for each in lines)
+
+
+# A signal when `main` has come back, and one when Python has taken its own handlers away.
+ENDING = """
+import os, signal, sys
+import regard.__main__
+
+class Last:
+    def __del__(self, kill=os.kill, me=os.getpid(), number=signal.{name}):
+        kill(me, number)
+
+sys.argv[1:] = {arguments}
+keep = Last()
+code = regard.__main__.main()
+os.kill(os.getpid(), signal.{name})
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_after_the_end_changes_nothing(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "packed"
+    for arguments, code in ((["quantize", str(GOLDEN), "--out", str(out)], 0), (["info"], 2)):
+        done = subprocess.run(
+            [sys.executable, "-c", ENDING.format(name=name, arguments=arguments)],
+            env=environment(),
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == code, done
+        assert "Traceback" not in done.stderr
+        assert not (code == 0 and done.stderr)
+    assert sorted(each.name for each in out.iterdir() if each.suffix) == [
+        "manifest.json", "model.packed", "recipe.toml", "tokenizer.json"
+    ]  # fmt: skip

@@ -92,7 +92,8 @@ def test_what_is_no_engine_or_dtype_is_refused(run_path: Path) -> None:
         ),
         (
             {"engine": "torch", "dtype": "int8"},
-            "dtype: int8 needs the engine, and PyTorch was asked for",
+            "dtype: int8 needs the engine, and PyTorch was asked for\n"
+            "  Leave out one of the two: PyTorch computes with float32.",
         ),
     ):
         with pytest.raises(RegardError) as caught:

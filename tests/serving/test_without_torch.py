@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from serving.tiny_families import make_encoder_run
 from serving.tiny_runs import TEXT, make_run
 
 import regard
@@ -14,6 +15,7 @@ from regard.errors import RunFolderError
 from regard.models.build import build_model
 from regard.recipes.load import load_recipe
 from regard.serving.place import Place
+from regard.serving.quantize import quantize
 from regard.weights.run_folder import RunFolder
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the engine is not built")
@@ -55,6 +57,42 @@ def test_the_command_translates_without_torch(
     code = f"from regard.cli import main\nassert main({arguments!r}) == 0"
     # Without --engine native the GPU that may be here has to be asked for.
     assert torch_is_imported(code) == (not Place("auto").check().on_cpu and "native" not in more)
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An encoder's run, plain and packed."""
+    folder = tmp_path_factory.mktemp("encoders")
+    made = make_encoder_run(folder / "plain", changes=["model.pooler=true"])
+    quantize(made, folder / "packed", "int8")
+    return {"plain": made, "packed": folder / "packed"}
+
+
+@pytest.mark.parametrize("kind", ["plain", "packed"])
+def test_the_engine_encodes_without_torch(
+    encoders: dict[str, Path], kind: str, tmp_path: Path
+) -> None:
+    run = str(encoders[kind])
+    code = f"import regard\nencoder = regard.load_encoder({run!r}, device='cpu')\n"
+    code += "encoder.embed(['a', 'light']), encoder.classify('a'), encoder.fill('the [MASK]')"
+    assert not torch_is_imported(code)
+    for arguments in (
+        ["embed", run, "--out", str(tmp_path / f"a{len(kind)}.npy"), "--engine=native"],
+        ["embed", run, "--out", str(tmp_path / f"a{len(kind)}.jsonl"), "--engine=native"],
+        ["classify", run, "--engine=native"],
+        ["fill", run, "the [MASK] is", "--engine=native"],
+    ):
+        assert not torch_is_imported(
+            f"from regard.cli import main\nassert main({arguments!r}) == 0"
+        ), arguments
+    load = f"import regard\nregard.load_encoder({run!r}, device='cpu'"
+    assert kind == "packed" or torch_is_imported(load + ").model")
+    assert kind == "packed" or torch_is_imported(load + ", engine='torch').embed('a')")
+
+
+def test_a_run_is_packed_without_torch(run_path: Path, tmp_path: Path) -> None:
+    arguments = ["quantize", str(run_path), "--out", str(tmp_path / "out")]
+    assert not torch_is_imported(f"from regard.cli import main\nassert main({arguments!r}) == 0")
 
 
 def test_what_needs_torch_imports_it(run_path: Path) -> None:

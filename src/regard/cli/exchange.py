@@ -65,8 +65,8 @@ def quantize(
 ) -> None:
     """Write a run folder that the engine uses as it is: packed weights, mapped from the file.
 
-    It translates at once and shares its memory with other processes, but only the engine can use
-    it: training, export and PyTorch need the run that it was made of.
+    It opens at once and shares its memory with other processes, but only the engine can use it:
+    training, export and PyTorch need the run that it was made of.
 
     Args:
         run: The run folder.

@@ -72,7 +72,7 @@ class LanguageModel:
         self,
         *,
         config: Mapping[str, int | float | bool | str | list[float] | list[int]],
-        weights: Mapping[str, NDArray[np.float32]],
+        weights: Mapping[str, NDArray[Any]],
         dtype: str,
         threads: int,
     ) -> None: ...
@@ -93,7 +93,7 @@ class TextEncoder:
         self,
         *,
         config: Mapping[str, int | float | bool | str | list[float] | list[int]],
-        weights: Mapping[str, NDArray[np.float32]],
+        weights: Mapping[str, NDArray[Any]],
         dtype: str,
         threads: int,
     ) -> None: ...

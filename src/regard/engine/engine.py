@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard import machine
 from regard.engine import native
-from regard.engine.support import as_float32, native_config, require
+from regard.engine.support import as_float32, kept_sections, native_config, require
 from regard.errors import ModelError
 from regard.models.config import TransformerConfig
 
@@ -102,8 +102,7 @@ class Engine:
         self.config = config
         self.dtype: Dtype = dtype
         self.isa = native.isa()
-        packed = any(array.dtype == np.uint8 for array in weights.values())
-        self._kept: dict[str, NDArray[Any]] = dict(weights) if packed else {}
+        self._kept = kept_sections(weights)
         try:
             self._native: _native.Engine = native.module().Engine(
                 config=native_config(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from regard.engine import native
 from regard.engine.engine import Dtype, default_threads
-from regard.engine.support import as_float32, language_config, require
+from regard.engine.support import as_float32, kept_sections, language_config, require
 from regard.errors import ModelError
 from regard.models.config import DecoderConfig
 
@@ -28,7 +28,8 @@ class LanguageModelEngine:
 
     Args:
         config: what the model is made of.
-        weights: float32 arrays by the names of the model's state dict.
+        weights: float32 arrays by the names of the model's state dict, or what
+            `regard.engine.packing.pack` made of them, as of `regard.engine.engine.Engine`.
         vocabulary: number of ids.
         dtype: as of `regard.engine.engine.Engine`.
         threads: CPU threads to use; None takes what `default_threads` says.
@@ -52,10 +53,11 @@ class LanguageModelEngine:
         self.vocabulary = vocabulary
         self.dtype: Dtype = dtype
         self.isa = native.isa()
+        self._kept = kept_sections(weights)
         try:
             self._native: _native.LanguageModel = native.module().LanguageModel(
                 config=language_config(config, vocabulary=vocabulary),
-                weights=as_float32(weights),
+                weights=self._kept or as_float32(weights),
                 dtype=dtype,
                 threads=default_threads() if threads is None else threads,
             )
@@ -101,6 +103,7 @@ class Texts:
     """Texts that a model has read, a row each; see `LanguageModelEngine.read`."""
 
     def __init__(self, engine: LanguageModelEngine, rows: int) -> None:
+        self._engine = engine  # whose weights may lie in a file that it keeps mapped
         self._native: _native.Texts = native.module().Texts(engine._native, rows)
 
     @overload

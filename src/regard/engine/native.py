@@ -61,4 +61,8 @@ def isa() -> str:
     try:
         return str(module().isa())
     except ValueError as error:
-        raise EngineError(str(error), where="REGARD_ISA") from None
+        raise EngineError(
+            str(error).removeprefix("REGARD_ISA: "),
+            where="REGARD_ISA",
+            hint="Unset it, and the best of these is taken; or set it to one of them.",
+        ) from None

@@ -70,6 +70,12 @@ def as_float32(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.floa
     return {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
 
 
+def kept_sections(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Weights if they are packed sections, which are used where they are; else none."""
+    packed = any(array.dtype == np.uint8 for array in weights.values())
+    return dict(weights) if packed else {}
+
+
 def refusal(config: ModelConfig) -> str:
     """What of a model the engine does not support, as the recipe says it; "" if nothing."""
     if experts := experts_in_words(config):

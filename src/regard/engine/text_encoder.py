@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from regard.engine import native
 from regard.engine.engine import Dtype, default_threads
-from regard.engine.support import as_float32, encoder_config, require
+from regard.engine.support import as_float32, encoder_config, kept_sections, require
 from regard.errors import ModelError
 from regard.models.config import EncoderConfig
 
@@ -26,7 +26,8 @@ class TextEncoderEngine:
 
     Args:
         config: what the model is made of.
-        weights: float32 arrays by the names of the model's state dict.
+        weights: float32 arrays by the names of the model's state dict, or what
+            `regard.engine.packing.pack` made of them, as of `regard.engine.engine.Engine`.
         vocabulary: number of ids.
         classes: how many labels it tells apart; 0 for no classifier.
         dtype: as of `regard.engine.engine.Engine`.
@@ -51,10 +52,11 @@ class TextEncoderEngine:
         self.config = config
         self.dtype: Dtype = dtype
         self.isa = native.isa()
+        self._kept = kept_sections(weights)
         try:
             self._native: _native.TextEncoder = native.module().TextEncoder(
                 config=encoder_config(config, vocabulary=vocabulary, classes=classes),
-                weights=as_float32(weights),
+                weights=self._kept or as_float32(weights),
                 dtype=dtype,
                 threads=default_threads() if threads is None else threads,
             )

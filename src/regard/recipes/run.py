@@ -157,6 +157,7 @@ def resume(
         recipe = load_recipe(Path(run), overrides, only=_CHANGEABLE)
         started = bool(checkpoint_steps(folder.path))
         if not started and folder.has_model:
+            folder.require_plain()
             raise RunFolderError(
                 "the run has a model and no checkpoint to go on from",
                 where=str(run),

@@ -58,7 +58,9 @@ def require_same_shape(run: RunFolder, recipe: AnyRecipe) -> AnyRecipe:
 
     Raises:
         RecipeError: the run is of another family, or its model is another.
+        RunFolderError: its weights are packed for the engine.
     """
+    run.require_plain()
     theirs = _recipe_of(run, recipe)
     shapes = theirs.model.resolved().model_dump(), recipe.model.resolved().model_dump()
     differing = [key for key in shapes[1] if key not in _FREE and shapes[0][key] != shapes[1][key]]

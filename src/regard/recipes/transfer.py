@@ -60,12 +60,14 @@ def parts_of_runs(recipe: Recipe) -> Parts | None:
     Raises:
         RecipeError: a run is of another family, the two don't go together, or the recipe's
             vocabulary and tying leave no place for them.
-        RunFolderError: a run is missing or damaged.
+        RunFolderError: a run is missing, damaged, or packed for the engine.
     """
     if not recipe.init_encoder and not recipe.init_decoder:
         return None
     encoder = RunFolder.open(recipe.init_encoder) if recipe.init_encoder else None
     decoder = RunFolder.open(recipe.init_decoder) if recipe.init_decoder else None
+    for run in filter(None, (encoder, decoder)):
+        run.require_plain()
     changes: dict[str, object] = {}
     vocabulary = None
     if encoder is not None:

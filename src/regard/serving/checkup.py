@@ -10,11 +10,18 @@ from typing import assert_never
 import torch
 
 from regard.errors import ModelError, RegardError
-from regard.recipes.load import load_recipe
-from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
+from regard.serving.choosing import keeps_from
+from regard.serving.encoders import engine_encoding
 from regard.serving.engines import choose_engine
-from regard.serving.opening import open_encoder, open_language_model, open_run
+from regard.serving.opening import (
+    Opened,
+    OpenedEncoder,
+    OpenedLanguageModel,
+    OpenedRun,
+    open_any,
+)
 from regard.serving.place import Place
+from regard.serving.readers import language_reader
 from regard.weights.checkpoints import checkpoint_steps, find_checkpoint
 from regard.weights.layout import MODEL, PACKED
 from regard.weights.run_folder import RunFolder
@@ -75,28 +82,27 @@ def _problem(look: Callable[[], object]) -> str:
 
 def _use(path: str | Path) -> None:
     """Put the model together as a command that uses it would."""
-    cpu = Place("cpu")
-    if RunFolder.open(path).is_packed:
-        _use_packed(path)
+    run = open_any(path, Place("cpu"))
+    if run.packed is not None:
+        if problem := run.packed.problem():
+            raise ModelError(problem)
+        _put_in_engine(run)
         return
-    recipe: AnyRecipe = load_recipe(Path(path))
-    match recipe:
-        case Recipe():
-            model: torch.nn.Module = open_run(path, cpu).model
-        case DecoderRecipe():
-            model = open_language_model(path, cpu).model
-        case EncoderRecipe():
-            model = open_encoder(path, cpu).model
-        case _ as never:
-            assert_never(never)
+    model: torch.nn.Module = run.model
     for name, weight in model.named_parameters():
         if not bool(weight.isfinite().all()):
             raise ModelError(f"{name} holds a NaN or an infinity")
 
 
-def _use_packed(path: str | Path) -> None:
-    """Put the engine's model together."""
-    run = open_run(path, Place())
-    if run.packed is not None and (problem := run.packed.problem()):
-        raise ModelError(problem)
-    choose_engine([run])
+def _put_in_engine(run: Opened) -> None:
+    match run:
+        case OpenedRun():
+            choose_engine([run])
+        case OpenedLanguageModel():
+            keeps_from([run], engine="native", dtype=None)
+            language_reader(run, dtype=None, threads=1)
+        case OpenedEncoder():
+            keeps_from([run], engine="native", dtype=None)
+            engine_encoding(run, dtype=None, threads=1)
+        case _ as never:
+            assert_never(never)

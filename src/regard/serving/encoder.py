@@ -2,23 +2,25 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from regard.decoding.encode import framed_row, framed_rows, room_for_text
+from regard.decoding.framing import framed_row, framed_rows, room_for_text
 from regard.errors import DataError, ModelError, RegardError, command
-from regard.models.encoder import Pooling, TextEncoder
 from regard.recipes.recipe import EncoderRecipe
+from regard.serving.choosing import check_names, keeps_from, wanted_device
 from regard.serving.encoders import Encoding, EngineEncoding, TorchEncoding, engine_encoding
-from regard.serving.engines import check_names, wanted_device
 from regard.serving.opening import OpenedEncoder, RunPath, open_encoder
 from regard.serving.place import Place
-from regard.serving.readers import keeps_from
 from regard.serving.strings import checked_string, checked_strings
 from regard.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from regard.models.encoder import Pooling, TextEncoder
+else:
+    Pooling, TextEncoder = str, object
 
 # What stands for a token to fill in; it means that in `fill` alone.
 MASK = "[MASK]"
@@ -74,6 +76,7 @@ def load_encoder(
         engine: who computes: "native" is the engine, "torch" is PyTorch, "auto" the engine where
             there is one that supports the model, on the CPU.
         dtype: what the engine computes with, "float32" (the default), "bfloat16", "int8", "int4".
+            A run of `regard quantize` has but the one that it was packed in.
 
     Raises:
         RunFolderError: the folder is not there or damaged, or its parts do not belong together.
@@ -82,8 +85,8 @@ def load_encoder(
             can't (`EngineError`).
     """
     check_names(engine, dtype)
-    run = open_encoder(path, Place(wanted_device(device, engine), threads).check())
-    problem = keeps_from(run, engine=engine, dtype=dtype)
+    run = open_encoder(path, Place(wanted_device(device, engine, [path]), threads).check())
+    problem = keeps_from([run], engine=engine, dtype=dtype)
     if problem is None:
         return Encoder(run, engine_encoding(run, dtype=dtype, threads=threads))
     run.held.make()
@@ -232,17 +235,16 @@ class Encoder:
         if top < 1:
             raise RegardError(f"expected at least 1, got {top}", where="top")
         row, mask_id = self._masked(text, warn)
-        control = torch.tensor(sorted(self.vocabulary.control_ids))
-        shares_nv = torch.from_numpy(self._encoding.mask_shares(row, mask_id))
-        shares_nv = shares_nv.index_fill(1, control, -1.0)
-        shares_nk, ids_nk = shares_nv.topk(min(top, shares_nv.shape[1]))
+        shares_nv = self._encoding.mask_shares(row, mask_id)
+        shares_nv[:, sorted(self.vocabulary.control_ids)] = -1.0
+        ids_nk = np.argsort(-shares_nv, axis=1, kind="stable")[:, :top]
         return [
             [
-                Filling(self._shown(token), share, token)
-                for share, token in zip(shares, ids, strict=True)
-                if share >= 0
+                Filling(self._shown(token), float(shares[token]), token)
+                for token in ids
+                if shares[token] >= 0
             ]
-            for shares, ids in zip(shares_nk.tolist(), ids_nk.tolist(), strict=True)
+            for shares, ids in zip(shares_nv, ids_nk.tolist(), strict=True)
         ]
 
     def require_labels(self) -> None:
@@ -251,13 +253,14 @@ class Encoder:
         Raises:
             ModelError: it is none.
         """
-        if not self.labels:
-            raise ModelError(
-                "the run tells no labels apart",
-                where=str(self._run.path),
-                hint=f"Make a classifier of it: "
-                f"{command('finetune', self._run.path, '--labels', 'train.tsv')}",
-            )
+        if self.labels:
+            return
+        path = self._run.path
+        if self._run.packed is not None:
+            hint = "Finetune the run that it was made of with regard quantize, and pack that."
+        else:
+            hint = f"Make a classifier of it: {command('finetune', path, '--labels', 'train.tsv')}"
+        raise ModelError("the run tells no labels apart", where=str(path), hint=hint)
 
     def _rows(
         self, lines: str | Iterable[str], first_line: int, warn: Warn | None

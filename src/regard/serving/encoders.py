@@ -1,17 +1,24 @@
 """Who computes what an encoder makes of texts: the engine, or PyTorch where the engine can't."""
 
-from collections.abc import Sequence
-from typing import Protocol, cast, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.decoding.encode import embed, label_shares, mask_shares
 from regard.engine.engine import Dtype
 from regard.engine.text_encoder import TextEncoderEngine
 from regard.errors import ModelError
-from regard.models.encoder import Pooling
+from regard.serving.choosing import in_engine
 from regard.serving.opening import OpenedEncoder
+from regard.signals import load_torch
+
+if TYPE_CHECKING:
+    from regard.models.encoder import Pooling
+else:
+    Pooling = str
+
+# ruff: noqa: PLC0415 - the engine does without what imports torch
 
 Rows = Sequence[Sequence[int]]
 
@@ -37,6 +44,7 @@ class TorchEncoding:
     """PyTorch does it."""
 
     def __init__(self, run: OpenedEncoder) -> None:
+        load_torch("regard.decoding.encode")
         self._run = run
 
     def __str__(self) -> str:
@@ -44,18 +52,24 @@ class TorchEncoding:
 
     def embed(self, rows: Rows, pooling: Pooling, *, normalize: bool) -> NDArray[np.float32]:
         """A vector for each row."""
-        vectors_nd = embed(self._run.model, rows, pooling=pooling, normalize=normalize)
+        from regard.decoding import encode
+
+        vectors_nd = encode.embed(self._run.model, rows, pooling=pooling, normalize=normalize)
         array: NDArray[np.float32] = vectors_nd.float().numpy()
         return array
 
     def label_shares(self, rows: Rows) -> NDArray[np.float64]:
         """The probability of each label for each row."""
-        shares: NDArray[np.float64] = label_shares(self._run.model, rows).numpy()
+        from regard.decoding import encode
+
+        shares: NDArray[np.float64] = encode.label_shares(self._run.model, rows).numpy()
         return shares
 
     def mask_shares(self, row: Sequence[int], mask_id: int) -> NDArray[np.float64]:
         """The probability of each token at each masked place of a row."""
-        shares: NDArray[np.float64] = mask_shares(self._run.model, row, mask_id).numpy()
+        from regard.decoding import encode
+
+        shares: NDArray[np.float64] = encode.mask_shares(self._run.model, row, mask_id).numpy()
         return shares
 
 
@@ -90,20 +104,23 @@ class EngineEncoding:
 def engine_encoding(
     run: OpenedEncoder, *, dtype: str | None, threads: int | None
 ) -> EngineEncoding:
-    """The engine with a model that nothing keeps it from."""
-    try:
-        packed = TextEncoderEngine(
+    """The engine with a model that nothing keeps it from.
+
+    Raises:
+        As `regard.serving.choosing.in_engine`.
+    """
+
+    def make(weights: Mapping[str, Any], held: Dtype) -> TextEncoderEngine:
+        return TextEncoderEngine(
             run.recipe.model,
-            run.held.arrays(),
+            weights,
             vocabulary=run.vocabulary.size,
             classes=len(run.recipe.labels.names),
-            dtype=cast(Dtype, dtype or "float32"),
+            dtype=held,
             threads=threads,
         )
-    except ModelError:
-        run.held.make()  # PyTorch says all that does not fit, and where
-        raise
-    return EngineEncoding(packed)
+
+    return EngineEncoding(in_engine(run, dtype, make))
 
 
 def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:

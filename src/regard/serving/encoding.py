@@ -10,7 +10,7 @@ from regard.serving.outputs import json_line, open_output, refuse_same_file
 from regard.serving.strings import checked_argument
 from regard.serving.vectors import open_vectors, require_ending
 from regard.serving.windows import Input, open_input
-from regard.signals import load_torch
+from regard.signals import load
 from regard.streams import say
 from regard.weights.run_folder import RunFolder
 
@@ -59,7 +59,7 @@ def embed(
     _check_run(run)
     with open_input(input) as source, open_output(out) as writer:
         vectors = open_vectors(out, writer)
-        load_torch("regard.serving.encoder")
+        load("regard.serving.encoder")
         encoder = _encoder(run, threads, engine, dtype)
         lines = 0
         for window in source.windows():
@@ -72,7 +72,7 @@ def embed(
             )
             vectors.write(window, found)
             lines += len(window)
-        vectors.finish(encoder.model.config.d_model)
+        vectors.finish(encoder.recipe.model.d_model)
     say(f"{lines:,} {'vector' if lines == 1 else 'vectors'} in {out}")
 
 
@@ -105,7 +105,7 @@ def classify(
     refuse_same_file({"--output": output}, {"--input": input})
     _check_run(run)
     with open_input(input) as source, open_output(output) as writer:
-        load_torch("regard.serving.encoder")
+        load("regard.serving.encoder")
         encoder = _classifier(run, threads, engine, dtype)
         lines = 0
         for window in source.windows():
@@ -142,7 +142,7 @@ def evaluate_classifier(
     names = recipe.labels.names
     pairs = _labelled(labels, names) if names else []
     with open_output(None) as writer:
-        load_torch("regard.serving.encoder")
+        load("regard.serving.encoder")
         from regard.serving.judging import write_confusion
 
         encoder = _classifier(run, threads, engine, dtype)
@@ -188,7 +188,7 @@ def fill(
     checked_argument(text, "TEXT")
     _check_run(run)
     with open_output(None) as writer:
-        load_torch("regard.serving.encoder")
+        load("regard.serving.encoder")
         encoder = _encoder(run, threads, engine, dtype)
         found = encoder.fill(text, top=top, warn=lambda told: say(f"warning: {told}"))
         for number, fillings in enumerate(found, start=1):

@@ -1,21 +1,15 @@
 """Who searches for translations: the engine, or PyTorch where the engine can't."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, cast, get_args
+from typing import Any
 
 from regard.decoding.config import DecodingConfig
 from regard.decoding.hypothesis import Hypothesis
-from regard.engine import native, support
 from regard.engine.engine import Dtype, Engine, Sampling
-from regard.engine.native import EngineError
-from regard.errors import ModelError, RegardError, RunFolderError
+from regard.serving.choosing import in_engine, keeps_from
 from regard.serving.opening import OpenedRun
 from regard.text.vocabulary import never_generated
-
-EngineName = Literal["auto", "native", "torch"]
-
-HINT: Final = "Leave the engine to be chosen, or use --engine torch."
 
 
 @dataclass(frozen=True)
@@ -31,28 +25,6 @@ class Chosen:
 
     def __str__(self) -> str:
         return "torch" if self.engine is None else str(self.engine)
-
-
-def wanted_device(device: str, engine: str) -> str:
-    """Where the models go: the engine works on the CPU, whatever GPU there is."""
-    return "cpu" if engine == "native" and device == "auto" else device
-
-
-def check_names(engine: str, dtype: str | None) -> None:
-    """Refuse what is no engine or no dtype, or the two together.
-
-    Raises:
-        RegardError: says which.
-    """
-    for where, given, known in (
-        ("engine", engine, get_args(EngineName)),
-        ("dtype", dtype or "float32", get_args(Dtype)),
-    ):
-        if given not in known:
-            names = ", ".join(f'"{name}"' for name in known)
-            raise RegardError(f'expected one of {names}, got "{given}"', where=where)
-    if engine == "torch" and dtype not in {None, "float32"}:
-        raise RegardError(f"{dtype} needs the engine, and PyTorch was asked for", where="dtype")
 
 
 def choose_engine(
@@ -75,53 +47,22 @@ def choose_engine(
         RegardError: a name is unknown, or a dtype is asked of PyTorch that it has not.
         EngineError: the engine must translate, and can't; says why.
     """
-    check_names(engine, dtype)
-    if engine == "torch":
-        return Chosen()
-    packed = next((run.packed for run in runs if run.packed is not None), None)
-    required = engine == "native" or dtype not in {None, "float32"} or packed is not None
-    if packed is not None and dtype not in {None, packed.dtype}:
-        raise RegardError(
-            f"{dtype} was asked for, and the run's weights are packed as {packed.dtype}",
-            where="dtype",
-            hint="Use the run that it was made of with regard quantize.",
-        )
-    absence, refusal = native.absence(), _refusal(runs)
-    on_gpu = not runs[0].held.on_cpu
-    if absence or refusal or on_gpu:
-        if not required:
-            return Chosen(reason="" if absence or on_gpu else refusal)
-        if absence:
-            raise EngineError(f"there is no engine: {absence}", hint="Use --engine torch.")
-        raise EngineError(
-            f"the engine does not support {refusal or 'a GPU'}",
-            where=str(runs[0].path),
-            hint=HINT,
-        )
-    held = packed.dtype if packed else dtype or "float32"
-    return Chosen(_packed(runs[0], dtype=cast(Dtype, held), threads=threads))
+    problem = keeps_from(runs, engine=engine, dtype=dtype)
+    if problem is not None:
+        return Chosen(reason=problem)
+    run = runs[0]
 
-
-def _packed(run: OpenedRun, *, dtype: Dtype, threads: int | None) -> Engine:
-    """The model of a run in the engine."""
-    try:
+    def make(weights: Mapping[str, Any], held: Dtype) -> Engine:
         return Engine(
             run.recipe.model,
-            run.held.arrays() if run.packed is None else run.packed.sections,
+            weights,
             source_vocabulary=run.tokenizers.source.size,
             target_vocabulary=run.tokenizers.target.size,
-            dtype=dtype,
+            dtype=held,
             threads=threads,
         )
-    except ModelError as error:
-        if run.packed is not None:
-            raise RunFolderError(
-                f"its packed weights do not fit its recipe: {error}",
-                where=str(run.path),
-                hint="Make it again with regard quantize.",
-            ) from None
-        run.held.make()  # PyTorch says all that does not fit, and where
-        raise
+
+    return Chosen(in_engine(run, dtype, make))
 
 
 class EngineSearch:
@@ -188,8 +129,3 @@ def _sampling(config: DecodingConfig, seeds: Sequence[int]) -> Sampling:
         top_p=config.top_p,
         min_p=config.min_p,
     )
-
-
-def _refusal(runs: Sequence[OpenedRun]) -> str:
-    """What of the models the engine does not support."""
-    return "an ensemble" if len(runs) > 1 else support.refusal(runs[0].recipe.model)

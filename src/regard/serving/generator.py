@@ -12,14 +12,14 @@ from regard.decoding.scored import MOST_SCORED
 from regard.models.decoder import LanguageModel
 from regard.recipes.explain import explain
 from regard.recipes.recipe import DecoderRecipe
-from regard.serving.engines import check_names, wanted_device
+from regard.serving.choosing import check_names, keeps_from, wanted_device
 from regard.serving.opening import (
     OpenedLanguageModel,
     RunPath,
     open_language_model,
 )
 from regard.serving.place import Place
-from regard.serving.readers import EngineReader, keeps_from, language_reader
+from regard.serving.readers import EngineReader, language_reader
 from regard.serving.strings import checked_string, checked_strings, refuse_unknown
 from regard.text.vocabulary import Vocabulary
 
@@ -65,6 +65,7 @@ def load_language_model(
         engine: who reads texts and says what may follow: "native" is the engine, "torch" is
             PyTorch, "auto" the engine where there is one, on the CPU.
         dtype: what the engine computes with, "float32" (the default), "bfloat16", "int8", "int4".
+            A run of `regard quantize` has but the one that it was packed in.
 
     Raises:
         RunFolderError: the folder is not there or damaged, or its parts do not belong together.
@@ -73,8 +74,8 @@ def load_language_model(
             texts and can't (`EngineError`).
     """
     check_names(engine, dtype)
-    run = open_language_model(path, Place(wanted_device(device, engine), threads).check())
-    problem = keeps_from(run, engine=engine, dtype=dtype)
+    run = open_language_model(path, Place(wanted_device(device, engine, [path]), threads).check())
+    problem = keeps_from([run], engine=engine, dtype=dtype)
     if problem is None:
         return Generator(run, language_reader(run, dtype=dtype, threads=threads))
     run.held.make()

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from regard.errors import RunFolderError
-from regard.recipes.load import load_recipe_of
-from regard.recipes.recipe import DecoderRecipe, EncoderRecipe, Recipe
+from regard.recipes.load import load_recipe_of, recipe_class
+from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.serving.lazy import LazyModel
 from regard.serving.place import Place
 from regard.signals import load_torch
 from regard.text.corpus import Tokenizers
 from regard.text.vocabulary import Vocabulary
+from regard.weights.layout import PACKED
 from regard.weights.run_folder import RunFolder
 from regard.weights.vocabularies import open_tokenizers
 
@@ -69,7 +70,7 @@ def open_run(path: RunPath, place: Place) -> OpenedRun:
     folder = RunFolder.open(path)
     recipe = load_recipe_of(Recipe, Path(path))
     tokenizers = open_tokenizers(folder)
-    packed = folder.load_packed() if folder.is_packed else None
+    packed = _packed(folder, recipe)
     if packed is None:
         _require_vocabularies(folder, tokenizers)
 
@@ -90,6 +91,7 @@ class OpenedLanguageModel:
     recipe: DecoderRecipe
     vocabulary: Vocabulary
     held: LazyModel[LanguageModel]
+    packed: PackedWeights | None = None
 
     @property
     def model(self) -> LanguageModel:
@@ -113,7 +115,8 @@ def open_language_model(path: RunPath, place: Place) -> OpenedLanguageModel:
 
         return language_model(folder, recipe, vocabulary.size, place)
 
-    return OpenedLanguageModel(folder.path, recipe, vocabulary, _held(folder, make, place))
+    packed = _packed(folder, recipe)
+    return OpenedLanguageModel(folder.path, recipe, vocabulary, _held(folder, make, place), packed)
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ class OpenedEncoder:
     recipe: EncoderRecipe
     vocabulary: Vocabulary
     held: LazyModel[TextEncoder]
+    packed: PackedWeights | None = None
 
     @property
     def model(self) -> TextEncoder:
@@ -147,7 +151,23 @@ def open_encoder(path: RunPath, place: Place) -> OpenedEncoder:
 
         return text_encoder(folder, recipe, vocabulary.size, place)
 
-    return OpenedEncoder(folder.path, recipe, vocabulary, _held(folder, make, place))
+    packed = _packed(folder, recipe)
+    return OpenedEncoder(folder.path, recipe, vocabulary, _held(folder, make, place), packed)
+
+
+Opened = OpenedRun | OpenedLanguageModel | OpenedEncoder
+
+
+def open_any(path: RunPath, place: Place) -> Opened:
+    """Open a run folder of whatever family, as `open_run` does.
+
+    Raises:
+        As `open_run`.
+    """
+    kind = recipe_class(Path(path))
+    if kind is Recipe:
+        return open_run(path, place)
+    return (open_language_model if kind is DecoderRecipe else open_encoder)(path, place)
 
 
 def require_same_target(runs: list[OpenedRun]) -> None:
@@ -201,11 +221,28 @@ def _held(folder: RunFolder, make: Callable[[], Model], place: Place) -> LazyMod
     return LazyModel(make_unchanged, folder.load_arrays, on_cpu=place.on_cpu)
 
 
+def _packed(folder: RunFolder, recipe: AnyRecipe) -> PackedWeights | None:
+    """The weights that are packed for the engine, where they are; they must be of the family."""
+    if not folder.is_packed:
+        return None
+    packed = folder.load_packed()
+    family = packed.notes.get("family", recipe.family)
+    if family != recipe.family:
+        raise RunFolderError(
+            f'its weights were packed for a run of family = "{family}", and its recipe has '
+            f'"{recipe.family}"',
+            where=str(folder.path / PACKED),
+            hint="Make the folder again with regard quantize.",
+        )
+    return packed
+
+
 def _only_vocabulary(folder: RunFolder) -> Vocabulary:
     """That of a model of one vocabulary."""
     vocabulary = open_tokenizers(folder).source
-    shapes = folder.weight_shapes()
-    _require_rows(folder.path, "tokenizer.json", vocabulary.size, "embedding.weight", shapes)
+    if not folder.is_packed:
+        shapes = folder.weight_shapes()
+        _require_rows(folder.path, "tokenizer.json", vocabulary.size, "embedding.weight", shapes)
     return vocabulary
 
 

@@ -1,65 +1,38 @@
 """Who goes on with texts: the engine, or PyTorch where the engine can't."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import cast
+from typing import Any
 
 import torch
 
 from regard.decoding.reading import Reading
-from regard.engine import native, support
 from regard.engine.engine import Dtype
 from regard.engine.language_model import LanguageModelEngine, Texts
-from regard.engine.native import EngineError
-from regard.errors import ModelError
-from regard.serving.engines import HINT, check_names
-from regard.serving.opening import OpenedEncoder, OpenedLanguageModel
+from regard.serving.choosing import in_engine
+from regard.serving.opening import OpenedLanguageModel
 from regard.shapes import Float, Int, Tensor
-
-
-def keeps_from(
-    run: OpenedLanguageModel | OpenedEncoder, *, engine: str, dtype: str | None
-) -> str | None:
-    """What keeps the engine from serving a run; None if nothing does.
-
-    It is empty where PyTorch was asked for, there is no engine, or the model is on a GPU.
-
-    Raises:
-        RegardError: there is no such engine or dtype.
-        EngineError: the engine must serve, and can't; says why.
-    """
-    check_names(engine, dtype)
-    if engine == "torch":
-        return ""
-    required = engine == "native" or dtype not in {None, "float32"}
-    if absence := native.absence():
-        if required:
-            raise EngineError(f"there is no engine: {absence}", hint="Use --engine torch.")
-        return ""
-    problem = support.refusal(run.recipe.model)
-    if required and (problem or not run.held.on_cpu):
-        raise EngineError(
-            f"the engine does not support {problem or 'a GPU'}", where=str(run.path), hint=HINT
-        )
-    return problem or (None if run.held.on_cpu else "")
 
 
 def language_reader(
     run: OpenedLanguageModel, *, dtype: str | None, threads: int | None
 ) -> "EngineReader":
-    """The engine with a model that nothing keeps it from."""
-    try:
-        packed = LanguageModelEngine(
+    """The engine with a model that nothing keeps it from.
+
+    Raises:
+        As `regard.serving.choosing.in_engine`.
+    """
+
+    def make(weights: Mapping[str, Any], held: Dtype) -> LanguageModelEngine:
+        return LanguageModelEngine(
             run.recipe.model,
-            run.held.arrays(),
+            weights,
             vocabulary=run.vocabulary.size,
-            dtype=cast(Dtype, dtype or "float32"),
+            dtype=held,
             threads=threads,
         )
-    except ModelError:
-        run.held.make()  # PyTorch says all that does not fit, and where
-        raise
-    return EngineReader(packed)
+
+    return EngineReader(in_engine(run, dtype, make))
 
 
 class EngineReader:

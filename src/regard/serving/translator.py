@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast, overload
 
 from pydantic import ValidationError
@@ -14,13 +13,8 @@ from regard.decoding.translation import Translation
 from regard.errors import DataError, RegardError
 from regard.recipes.explain import explain
 from regard.recipes.recipe import Recipe
-from regard.serving.engines import (
-    Chosen,
-    EngineSearch,
-    check_names,
-    choose_engine,
-    wanted_device,
-)
+from regard.serving.choosing import check_names, wanted_device
+from regard.serving.engines import Chosen, EngineSearch, choose_engine
 from regard.serving.opening import (
     OpenedRun,
     RunPath,
@@ -32,7 +26,6 @@ from regard.serving.scorer import EngineScorer
 from regard.serving.strings import checked_strings, listed, refuse_unknown
 from regard.signals import load_torch
 from regard.text.corpus import Tokenizers
-from regard.weights.layout import PACKED
 
 if TYPE_CHECKING:
     from regard.evaluation.judgement import Judgement
@@ -101,9 +94,7 @@ def load(
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
         raise RegardError("expected one run folder or more, got none", where="load")
-    for_engine = any(Path(one, PACKED).is_file() for one in paths)
-    wanted = wanted_device(device, "native" if for_engine else engine)
-    place = Place(wanted, threads).check()
+    place = Place(wanted_device(device, engine, paths), threads).check()
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
     chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=threads)

@@ -85,8 +85,9 @@ def average_checkpoints(
 
     Raises:
         RunFolderError: there are fewer checkpoints, one of `steps` is missing or damaged, the
-            weights don't fit together, or the model can't be written.
+            weights don't fit together, the run is packed, or the model can't be written.
     """
+    run.require_plain()
     chosen = _chosen(run.path, last, steps, log)
     group = "ema" if all("ema" in checkpoint.names for checkpoint in chosen) else "model"
     weights = average_weights(chosen, group)
@@ -107,6 +108,7 @@ def restore_trained(run: RunFolder) -> None:
     Raises:
         RunFolderError: there is none, it is damaged, or it can't be written.
     """
+    run.require_plain()
     if TRAINED not in run.files:
         raise RunFolderError("no average took the model's place", where=str(run.path))
     run.copy_file(TRAINED, MODEL)

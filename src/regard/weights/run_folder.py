@@ -120,19 +120,23 @@ class RunFolder:
                 hint="Use another folder, or empty this one.",
             )
         lock = WriterLock(folder)
+        begun = False
         try:
             if (folder / MANIFEST).exists():
                 cls._refuse_if_run(folder)
                 for name in (METRICS, REPORT):
                     remove(folder / name)
             clean(folder)
+            begun = MANIFEST not in names
             write_manifest(folder, Manifest())
             sync_folder(folder.parent)
             run = cls(folder, Manifest(), lock)
-            if MANIFEST not in names:
+            if begun:
                 run._undo = beginning
             return run
         except BaseException:
+            if begun:
+                beginning.take_back()
             lock.release()
             raise
 
@@ -262,6 +266,19 @@ class RunFolder:
             return TokenizerFiles(joint, joint, joint=True)
         return TokenizerFiles(self.read(SOURCE_TOKENIZER), self.read(TARGET_TOKENIZER), joint=False)
 
+    def require_plain(self, name: str = MODEL) -> None:
+        """Refuse weights that are packed for the engine, for which there is no way back.
+
+        Raises:
+            RunFolderError: they are.
+        """
+        if name == MODEL and self.is_packed:
+            raise RunFolderError(
+                f"its weights are packed for the engine ({PACKED}), which is all that can use them",
+                where=str(self.path),
+                hint="Use the run that it was made of with regard quantize.",
+            )
+
     def load_weights(self, name: str = MODEL) -> dict[str, Tensor]:
         """The weights of the model by parameter name, on the CPU; tied names share a tensor.
 
@@ -273,7 +290,7 @@ class RunFolder:
         """
         from regard.weights.tensors import read_tensors  # noqa: PLC0415 - imports torch
 
-        self._require_plain(name)
+        self.require_plain(name)
         self.check(name)
         tensors, notes = read_tensors(self.path / name), self.model_notes(name)
         return complete(self.path, tensors, notes) if is_adapter(notes) else tensors
@@ -288,7 +305,7 @@ class RunFolder:
         """
         from regard.weights.arrays import read_arrays  # noqa: PLC0415 - imports NumPy
 
-        self._require_plain(name)
+        self.require_plain(name)
         if self.is_adapted(name):
             weights = self.load_weights(name)
             return {each: tensor.float().numpy() for each, tensor in weights.items()}
@@ -426,14 +443,6 @@ class RunFolder:
                 hint=f"Go on with it: {command('train', self.path, '--resume')}",
             )
         self.check(self.model_file)
-
-    def _require_plain(self, name: str) -> None:
-        if name == MODEL and self.is_packed:
-            raise RunFolderError(
-                f"its weights are packed for the engine ({PACKED}), which is all that can use them",
-                where=str(self.path),
-                hint="Use the run that it was made of with regard quantize.",
-            )
 
     def _remedy(self, name: str) -> str:
         if name == MODEL and checkpoint_steps(self.path):
