@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from end_to_end.conftest import environment, pairs
 
+import regard
 from regard.recipes.run import resume
 from regard.training.progress import SilentReporter
 from regard.weights.checkpoints import checkpoint_steps
@@ -27,9 +28,10 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Killed:
-    """How a training of two processes ended, the second of which was killed."""
+    """How a training of two processes ended, of which one was killed."""
 
     folder: Path
+    rank: int
     code: int
     said: str
     out: str
@@ -53,15 +55,20 @@ def worker(parent: int, rank: int) -> int:
     raise AssertionError(f"no process of rank {rank}")
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    folder = tmp_path_factory.mktemp("torchrun")
+def begin(folder: Path, *keys: str) -> list[str]:
+    """What to type after `train` for a run of some pairs, which are written there."""
     text = "".join(f"{source}\t{target}\n" for source, target in pairs())
     (folder / "pairs.tsv").write_text(text, encoding="utf-8")
-    keys = [word for key in KEYS for word in ("--set", key)]
+    sets = [word for key in (*KEYS, *keys) for word in ("--set", key)]
+    return ["tiny", "--tsv", "pairs.tsv", "--out", "run", *sets]
+
+
+@pytest.fixture(scope="module", params=[("replicate", 1), ("shard", 0)], ids=lambda each: each[0])
+def killed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Killed:
+    parallel, rank = request.param
+    folder = tmp_path_factory.mktemp("torchrun")
     process = subprocess.Popen(
-        command("tiny", "--tsv", "pairs.tsv", "--out", "run", "--set",
-                "training.max_steps=100000", *keys),
+        command(*begin(folder, f"training.parallel={parallel}", "training.max_steps=100000")),
         cwd=folder, env=environment(), text=True,
         stdout=subprocess.PIPE, stderr=(folder / "said").open("w"),
     )  # fmt: skip
@@ -71,12 +78,12 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
             assert process.poll() is None, (folder / "said").read_text()
             assert time.monotonic() < patience
             time.sleep(0.1)
-        os.kill(worker(process.pid, 1), signal.SIGKILL)
+        os.kill(worker(process.pid, rank), signal.SIGKILL)
         out, _ = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()
-    return Killed(folder, process.returncode, (folder / "said").read_text(), out)
+    return Killed(folder, rank, process.returncode, (folder / "said").read_text(), out)
 
 
 def test_one_process_prints_and_says_how_many_they_are(killed: Killed) -> None:
@@ -88,7 +95,10 @@ def test_one_process_prints_and_says_how_many_they_are(killed: Killed) -> None:
 
 def test_a_killed_process_ends_the_other_within_a_minute_with_a_message(killed: Killed) -> None:
     assert killed.code != 0
-    assert "error: training: another process has ended or does not answer, at step" in killed.said
+    whose = "[rank 1] " if killed.rank == 0 else ""
+    lost = "error: training: another process has ended or does not answer, at step"
+    assert f"\n{whose}{lost}" in killed.said
+    assert killed.said.count(lost) == 1
     assert "-m regard train run --resume" in killed.said
 
 
@@ -104,24 +114,42 @@ def test_the_run_goes_on_with_two_processes_and_then_with_one(killed: Killed) ->
     assert checkpoint_steps(folder / "run")[-1] == step
     changed = [f"training.max_steps={step + 2}", f'data.tsv=["{folder / "pairs.tsv"}"]']
     assert resume(folder / "run", changed, reporter=SilentReporter()).step == step + 2
+    assert len(regard.load(folder / "run").translate([pairs()[0][0]])) == 1
 
 
-def test_a_run_whose_weights_are_cut_over_two_processes_translates(tmp_path: Path) -> None:
-    text = "".join(f"{source}\t{target}\n" for source, target in pairs())
-    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
-    keys = [word for key in KEYS for word in ("--set", key)]
+# A fault of one process alone: `regard` as typed, but for a step that fails in that of rank 1.
+FAULTY = """
+import os, sys
+from regard.cli import main
+from regard.training.step import Stepper
+
+take = Stepper.take
+
+def taking(self, batch, step, rate, tally):
+    if step == 3 and os.environ["RANK"] == "1":
+        raise ValueError("the memory of this one is broken")
+    take(self, batch, step, rate, tally)
+
+Stepper.take = taking
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("parallel", ["replicate", "shard"])
+def test_what_one_process_meets_is_shown_with_its_rank_and_ends_all(
+    tmp_path: Path, parallel: str
+) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    keys = (f"training.parallel={parallel}", "training.max_steps=100000")
     done = subprocess.run(
-        command("tiny", "--tsv", "pairs.tsv", "--out", "run", *keys, "--set",
-                "training.max_steps=3", "--set", "training.parallel=shard"),
+        [*TORCHRUN, "faulty.py", "train", *begin(tmp_path, *keys)],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = subprocess.run(
-        [sys.executable, "-m", "regard", "translate", "run"], input=f"{pairs()[0][0]}\n",
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.count("\n") == 1
+    assert done.returncode != 0
+    assert "\n[rank 1] ValueError: the memory of this one is broken\n" in done.stderr
+    assert "\n[rank 1] error: this is a bug in regard; please report the lines above" in done.stderr
+    assert "[rank 0]" not in done.stderr
+    assert done.stderr.count(", 2 processes, in float32") == 1
 
 
 def test_a_mistake_that_all_make_is_said_once(tmp_path: Path) -> None:
