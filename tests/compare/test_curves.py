@@ -4,14 +4,17 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 
 from regard.compare import curves
 from regard.compare.curves import Growing, curve, decode, grow
 from regard.compare.helper import Helper
-from regard.compare.layers import subjects_named
-from regard.compare.results import Curve
+from regard.compare.layers import SUBJECTS, Subject, subjects_named
+from regard.compare.results import Curve, Pass
+from regard.compare.schedule import Plan
 from regard.compare.worker import PassFound, PassOrder, PeakMemory
 
 LENGTHS = tuple(2**power for power in range(5, 13))
@@ -93,6 +96,55 @@ def test_curves_side_by_side_come_about_as_far_and_the_cheap_ones_farther() -> N
     last = dear.curve()
     assert last.points[-1].n < 1024
     assert last.stopped.startswith("no time left: about ")
+
+
+@pytest.mark.parametrize(("slower", "linear"), [(1.0, 8192), (2.0, 4096)])
+def test_three_minutes_reach_lengths_that_tell_something(
+    slower: float, linear: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes as it would on one core, and on one half as fast.
+
+    Seconds of a training step at n = 2,048 as they were on a core in 2026; forward is a third.
+    """
+    costs = {
+        "plain": 0.273, "sdpa": 0.131, "window": 0.105, "bigbird": 0.074, "linformer": 0.036,
+        "linear": 0.048, "performer": 0.066, "rnn": 0.110, "lstm": 0.069, "gru": 0.339,
+        "ssru": 0.048, "convolution": 0.037, "mamba": 0.072,
+    }  # fmt: skip
+    now = 0.0
+    monkeypatch.setattr(curves, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(curves, "memory", dict)
+
+    class Clocked(Helper):
+        def __init__(self, subject: Subject) -> None:
+            super().__init__(subject, seed=1, threads=1)
+            self.name, self.power = subject.name, subject.theory.time_n.exponent
+
+        def passes(self, order: PassOrder) -> PassFound | str:
+            nonlocal now
+            cost = slower * costs[self.name] * (order.n / 2048) ** self.power
+            cost *= 1.0 if order.of == "training" else 1 / 3
+            repeats = min(7, int((order.seconds - cost) / cost))
+            now += cost * (1 + max(repeats, 0)) + 0.02
+            return PassFound(seconds=cost, repeats=max(repeats, 1), peak_bytes=2**24)
+
+    plan = Plan()
+    growing = {
+        (subject.name, of): Growing(
+            Clocked(subject), of=of, axis="n", values=plan.lengths, fixed=256, heads=4
+        )
+        for subject in SUBJECTS
+        for of in get_args(Pass)
+    }
+    counting = 15.0
+    given = 180 * plan.by_length - counting
+    grow([(each, 1.0) for each in growing.values()], seconds=given)
+    assert now <= given
+    for (name, _), each in growing.items():
+        found = each.curve()
+        least = {"plain": 2048, "sdpa": 2048, "gru": 4096}.get(name, linear)
+        assert found.points[-1].n >= least, name
+        assert found.time is not None
 
 
 def test_with_no_time_at_all_nothing_is_measured() -> None:

@@ -46,6 +46,14 @@ def test_growths_are_told_apart_whatever_is_added_to_them() -> None:
     assert (found.growth, found.exponent, found.settings) == ("n", 1.0, {"width": 3})
 
 
+def test_counts_that_go_up_and_down_are_told_by_all_of_them_and_a_late_constant_by_the_last() -> (
+    None
+):
+    uneven = [(16, 2), (32, 3), (64, 5), (128, 6), (256, 9)]
+    assert counted(uneven, {}).growth == "log n"
+    assert counted([(64, 7), (128, 11), (256, 11), (512, 11), (1024, 11)], {}).growth == "1"
+
+
 def test_a_crossing_is_interpolated_between_logarithms() -> None:
     baseline = [(n, 1e-9 * n**2) for n in LENGTHS]
     assert crossing([(n, 1e-6 * n) for n in LENGTHS], baseline) == (1000, "")

@@ -110,7 +110,17 @@ def _price(found: Comparison) -> str:
     if plain is None or plain.sequential is None or not plain.sequential.counts:
         return ""
     count = plain.sequential.counts[-1]
-    clause = (
+    curve = plain.curve("training", "n")
+    powers = [
+        f"n^{fit.exponent:.1f} in {what}"
+        for what, fit in (
+            ("time", curve.time if curve is not None else None),
+            ("memory", curve.memory if curve is not None else None),
+        )
+        if fit is not None
+    ]
+    clause = f"for {' and '.join(powers)} " if powers else ""
+    clause += (
         f"attention joins all places in one layer, by {count.value} operations one after the "
         "other at any length"
     )

@@ -127,7 +127,7 @@ def draw_lines(
         axes.set_ylabel(y)
         axes.grid(visible=True, which="major", alpha=0.35, color=_LINES)
         axes.legend(
-            fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
+            fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
             handlelength=3.2,
         )  # fmt: skip
 
@@ -173,7 +173,7 @@ def draw_bars(
         axes.set_xlim(0, 102)
         axes.set_xlabel(x)
         axes.grid(visible=True, axis="x", alpha=0.35, color=_LINES)
-        axes.legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(0.0, -0.12), frameon=False)
+        axes.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(0.0, -0.12), frameon=False)
 
     found = [
         f"{bar.layer} {middle:.0f} (seeds {min(bar.values) * 100:.0f} to "

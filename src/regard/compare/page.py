@@ -14,7 +14,7 @@ from regard.compare.table import count_cell, csv_text, number_of, power, size, s
 from regard.durations import duration
 from regard.evaluation.page import page
 
-Cell = str | tuple[str, str]
+Cell = str | tuple[str, ...]  # notes under what comes first
 
 
 def write_page(found: Comparison, folder: Path) -> None:
@@ -35,7 +35,9 @@ def render_page(found: Comparison, drawn: Sequence[Plot]) -> str:
         f"{machine.system}. Seed {found.seed}; {duration(found.seconds)} of "
         f"{found.minutes:g} minutes; {found.made}."
     )
-    said = "".join(f"<p>{_text(sentence)}</p>" for sentence in conclusions(found))
+    said = "".join(
+        f'<p style="margin: 8px 0">{_text(sentence)}</p>' for sentence in conclusions(found)
+    )
     said += "".join(f'<p class="note">{_text(sentence)}</p>' for sentence in caveats(found))
     bars = [plot for plot in drawn if plot.name.startswith("quality")]
     lines = [plot for plot in drawn if plot not in bars]
@@ -46,7 +48,7 @@ def render_page(found: Comparison, drawn: Sequence[Plot]) -> str:
         _section(
             "Measured beside theory",
             _table(_HEADS, [_row(layer) for layer in found.layers]),
-            "Above what was measured, below theory; a dash where that can't be told, and why. "
+            "Above what was measured, below theory; a dash where it can't be told, and why. "
             "n: length, d: width, h: heads, w: window, b: what a block sees, r: rank, f: features, "
             "k: width of a convolution, s: state.",
         ),
@@ -195,7 +197,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 def _cell(cell: Cell) -> str:
     if isinstance(cell, str):
         return f"<td>{_text(cell)}</td>"
-    return f'<td>{_text(cell[0])}<br><span class="note">{_text(cell[1])}</span></td>'
+    first, *notes = map(_text, cell)
+    under = "".join(f'<br><span class="note">{note}</span>' for note in notes)
+    return f"<td>{first}{under}</td>"
 
 
 def _section(title: str, content: str, note: str = "") -> str:

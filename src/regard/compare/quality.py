@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from multiprocessing.synchronize import Event
+from statistics import mean
 from typing import Final
 
 import torch
@@ -31,9 +32,9 @@ SEEDS: Final = 3
 _D_MODEL, _HEADS, _LAYERS = 32, 2, 2
 _WIDTH: Final = 4 * _D_MODEL  # of the feed-forward beside full attention
 _BATCH, _TEST = 32, 512
-_RATE, _WARMUP = 5e-3, 30
-# A run shorter than this tells nothing. What else a run takes, beside its training.
-_SHORTEST, _BESIDE = 0.15, 0.1
+_RATE, _WARMUP = 1e-2, 30
+# A run shorter than this tells nothing. How many are made to see what a run takes beside.
+_SHORTEST, _TRIED = 0.15, 3
 # Processes that start, and load what they need.
 _START = 2.0
 # Settings that fit these short examples: two layers of the window reach 14 places back, where
@@ -43,6 +44,10 @@ _FITTING: Final[dict[str, MixerConfig]] = {
     "bigbird": BigBirdConfig(block=8, window=1, random_blocks=1),
     "linformer": LinformerConfig(rank=8),
 }
+
+
+Run = tuple[str, Task, int]
+"""The layer's name, the task and the seed."""
 
 
 class Learner(nn.Module):
@@ -117,7 +122,7 @@ def learn(
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = Learner(subject, task)
-    optimizer = torch.optim.Adam(model.parameters(), lr=_RATE, betas=(0.9, 0.98))
+    optimizer = torch.optim.Adam(model.parameters(), lr=_RATE, betas=(0.9, 0.98), fused=True)
     started, made = time.perf_counter(), 0
     while made != steps and time.perf_counter() - started < seconds:
         if _Worker.asked_to_end():
@@ -167,28 +172,23 @@ def measure_quality(
     seeds = tuple(seed + number for number in range(SEEDS))
     jobs = [(subject, task, each) for each in seeds for task in TASKS for subject in trained]
     workers = min(torch.get_num_threads(), len(jobs))
-    own = (seconds - _START) / -(-len(jobs) // max(workers, 1)) - _BESIDE
-    if steps is not None:
-        own = math.inf
-    elif own < _SHORTEST:
+    started = time.perf_counter()
+    if steps is None and _share(seconds - _START, len(jobs), workers) < _SHORTEST:
         return {}
-    found: dict[tuple[str, Task, int], Learned] = {}
     context = processes()
     stop = context.Event()
     with ProcessPoolExecutor(
         workers, mp_context=context, initializer=_Worker.begin, initargs=(stop,)
     ) as pool:
-        waiting: dict[Future[Learned], tuple[str, Task, int]] = {}
         try:
-            for subject, task, each in jobs:
-                future = pool.submit(learn, subject, task, seed=each, seconds=own, steps=steps)
-                waiting[future] = (subject.name, task, each)
-            while waiting:
-                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    key = waiting.pop(future)
-                    found[key] = future.result()
-                    progress(f"{key[0]}: learning {key[1]}", len(found) / len(jobs))
+            own = math.inf
+            if steps is None:
+                beside = _beside(pool, trained)
+                left = seconds - (time.perf_counter() - started)
+                own = _share(left, len(jobs), workers) - beside
+            if own < _SHORTEST:
+                return {}
+            found = _all_runs(pool, jobs, seconds=own, steps=steps, progress=progress)
         except BaseException:
             stop.set()  # else the runs under way would be waited for
             pool.shutdown(wait=False, cancel_futures=True)
@@ -206,11 +206,49 @@ def measure_quality(
     return learned
 
 
+def _share(seconds: float, jobs: int, workers: int) -> float:
+    """What each of some jobs may take."""
+    return seconds / -(-jobs // workers)
+
+
+def _beside(pool: ProcessPoolExecutor, trained: Sequence[Subject]) -> float:
+    """The seconds of a run that are not training, by runs without a step; the first load much."""
+    took = []
+    for subject in trained[: 2 * _TRIED]:
+        started = time.perf_counter()
+        pool.submit(learn, subject, "copying", seed=0, steps=0).result()
+        took.append(time.perf_counter() - started)
+    return mean(took[-_TRIED:])
+
+
+def _all_runs(
+    pool: ProcessPoolExecutor,
+    jobs: Sequence[tuple[Subject, Task, int]],
+    *,
+    seconds: float,
+    steps: int | None,
+    progress: Callable[[str, float], None],
+) -> dict[Run, Learned]:
+    """Every run, in the processes of a pool."""
+    found: dict[Run, Learned] = {}
+    waiting: dict[Future[Learned], Run] = {}
+    for subject, task, seed in jobs:
+        future = pool.submit(learn, subject, task, seed=seed, seconds=seconds, steps=steps)
+        waiting[future] = (subject.name, task, seed)
+    while waiting:
+        done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            run = waiting.pop(future)
+            found[run] = future.result()
+            progress(f"{run[0]}: learning {run[1]}", len(found) / len(jobs))
+    return found
+
+
 def _quality(
     subject: Subject,
     task: Task,
     seeds: tuple[int, ...],
-    found: dict[tuple[str, Task, int], Learned],
+    found: dict[Run, Learned],
 ) -> Quality:
     runs = [found[subject.name, task, each] for each in seeds]
     steps = tuple(run.steps for run in runs)

@@ -81,13 +81,18 @@ def growth_of(points: Sequence[tuple[int, float]]) -> Growth | None:
 def counted(
     points: Sequence[tuple[int, int]], settings: dict[str, int], unreached: str = ""
 ) -> Counted:
-    """Counts with their growth and exponent, over the upper half of them as in `fit_power`."""
+    """Counts with their growth and exponent.
+
+    The exponent is that of the upper half, as in `fit_power`. What is the same in the upper half
+    grows as "1"; else all counts tell, for a few small ones go up and down.
+    """
     values = [(n, float(value)) for n, value in points]
     fit = fit_power(values)
+    top = growth_of(values[-max(FEWEST, (len(values) + 1) // 2) :])
     return Counted(
         counts=tuple(Count(n=n, value=value) for n, value in points),
         settings=settings,
-        growth=growth_of(values[-max(FEWEST, (len(values) + 1) // 2) :]),
+        growth=top if top == "1" else growth_of(values),
         exponent=None if fit is None else fit.exponent,
         unreached=unreached,
     )

@@ -39,9 +39,9 @@ class Plan:
     length: int = 1024
     widths: tuple[int, ...] = (64, 128, 256, 512, 1024)
     contexts: tuple[int, ...] = (128, 512, 2048, 8192)
-    by_length: float = 0.48
-    by_width: float = 0.58
-    decoding: float = 0.66
+    by_length: float = 0.42
+    by_width: float = 0.50
+    decoding: float = 0.56
     learning: float = 0.95
 
 

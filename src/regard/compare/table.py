@@ -81,10 +81,10 @@ def _quality_rows(layer: Layer) -> Iterator[Row]:
             yield name, task, "accuracy", None, None, seed, accuracy, note
 
 
-def power(fit: Fit | None, order: Order, reason: str = "", *, letter: str = "n") -> tuple[str, str]:
-    """A measured exponent, or why there is none, and what theory says."""
+def power(fit: Fit | None, order: Order, reason: str = "", *, letter: str = "n") -> tuple[str, ...]:
+    """A measured exponent and what theory says; a dash and the reason where there is none."""
     if fit is None:
-        return (f"- ({reason})" if reason else "-"), order.formula
+        return ("–", order.formula, reason) if reason else ("–", order.formula)
     return f"{letter}^{fit.exponent:.2f}", order.formula
 
 
