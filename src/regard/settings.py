@@ -1,6 +1,14 @@
 """The base of every config: frozen, keyword-only, strict about names and types."""
 
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict
+
+# Bounds of whole numbers that nothing else bounds. A number beyond them would end as an
+# overflow, or as memory without end, far from the key that it came from.
+MOST_TOKENS: Final = 2**20  # of one text; the engine's, too
+MOST: Final = 2**31 - 1  # what any part can count to
+MOST_SEED: Final = 2**63 - 1
 
 
 class Settings(BaseModel):

@@ -104,8 +104,8 @@ def test_models_of_one_side_and_mixtures_of_layers_record_what_has_weights() -> 
 
 def test_what_cannot_be_recorded_is_refused(model: Transformer) -> None:
     with (
-        pytest.raises(ModelError, match=r"layers: decoder_layers.9.x has no weights of attention; "
-                      r"these have: encoder_layers.0.self_attention, "),
+        pytest.raises(ModelError, match=r"^layers: 'decoder_layers.9.x' has no weights of "
+                      r"attention; these have: encoder_layers.0.self_attention, "),
         regard.recorded_attention(model, layers=["decoder_layers.9.x"]),
     ):  # fmt: skip
         pass

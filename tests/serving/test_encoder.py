@@ -187,7 +187,7 @@ def test_refuses_what_makes_no_sense(encoder: Encoder) -> None:
         'text: there is no [MASK] in it\n  As in "The [MASK] is on."'
     )
     assert refusal(RegardError, encoder.fill, "[MASK]", top=0) == (
-        "top: expected at least 1, got 0"
+        "top: expected a whole number of at least 1, got 0"
     )
     assert refusal(ModelError, encoder.fill, f"{'x' * 60} [MASK]") == (
         "text: a [MASK] is behind the 24 tokens that data.max_tokens has room for\n"

@@ -76,6 +76,15 @@ def test_a_sample_scores_its_log_probability_whatever_the_recipe_says(tmp_path: 
     assert translator.decoding.alpha == 2.0
 
 
+def test_a_line_break_in_a_string_parts_words_and_ends_nothing(translator: Translator) -> None:
+    broken = translator.translations(["the light\nin the kitchen"], attention=True)[0]
+    [whole] = translator.translations(["the light in the kitchen"], attention=True)
+    assert broken.text == whole.text
+    assert broken.attention_ts is not None
+    assert whole.attention_ts is not None
+    assert broken.attention_ts.shape == whole.attention_ts.shape  # every source token was looked at
+
+
 @pytest.mark.parametrize("engine", ["native", "torch"])
 def test_a_prefix_longer_than_the_model_was_trained_on_is_refused(
     engine: str, run_path: Path

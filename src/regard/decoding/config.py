@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.settings import Settings
+from regard.settings import MOST, MOST_SEED, MOST_TOKENS, Settings
 
 # What only one of the methods looks at.
 _ONLY_OF: Final = {
@@ -35,15 +35,15 @@ class DecodingConfig(Settings):
     coverage: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     n_best: int = Field(default=1, ge=1, le=10_000)
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    top_k: int = Field(default=0, ge=0)
+    top_k: int = Field(default=0, ge=0, le=MOST)
     top_p: float = Field(default=1.0, gt=0, le=1)
     min_p: float = Field(default=0.0, ge=0, le=1)
-    seed: int = 1
-    no_repeat_ngram: int = Field(default=0, ge=0)
-    min_tokens: int = Field(default=0, ge=0)
-    max_tokens: int = Field(default=0, ge=0)
-    max_extra_tokens: int = Field(default=50, ge=0)
-    batch_tokens: int = Field(default=4096, ge=1)
+    seed: int = Field(default=1, ge=-MOST_SEED, le=MOST_SEED)
+    no_repeat_ngram: int = Field(default=0, ge=0, le=MOST_TOKENS)
+    min_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS)
+    max_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS)
+    max_extra_tokens: int = Field(default=50, ge=0, le=MOST_TOKENS)
+    batch_tokens: int = Field(default=4096, ge=1, le=MOST)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

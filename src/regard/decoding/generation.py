@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from regard.settings import Settings
+from regard.settings import MOST, MOST_SEED, Settings
 
 
 class GenerationConfig(Settings):
@@ -20,15 +20,15 @@ class GenerationConfig(Settings):
     which is not part of the result.
     """
 
-    max_tokens: int = Field(default=256, ge=1)
+    max_tokens: int = Field(default=256, ge=1, le=MOST)
     samples: int = Field(default=1, ge=1, le=10_000)
     temperature: float = Field(default=1.0, ge=0)
-    top_k: int = Field(default=0, ge=0)
+    top_k: int = Field(default=0, ge=0, le=MOST)
     top_p: float = Field(default=1.0, gt=0, le=1)
     min_p: float = Field(default=0.0, ge=0, le=1)
     repetition_penalty: float = Field(default=1.0, ge=0.01, le=100)
     stop: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, le=MOST_SEED)
 
     @field_validator("stop")
     @classmethod

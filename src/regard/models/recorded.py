@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
 
-from regard.errors import ModelError
+from regard.arguments import items_of, require, shown, whole_number
+from regard.errors import ModelError, RegardError
 from regard.nn.attention import Heads, MultiHeadAttention
 from regard.nn.cache import KeysValues
 from regard.nn.mixers.contract import Mixer
 from regard.nn.mixers.span import Span
 from regard.shapes import Tensor
+
+_ALL: Final = "Leave it out for all of them."
 
 
 @contextmanager
@@ -40,14 +43,26 @@ def recorded_attention(
         heads: which heads, in the order of the results; None = all.
 
     Raises:
+        RegardError: `model` is no model, `layers` no list of names, or `heads` no list of one whole
+            number or more.
         ModelError: a named layer has no weights of attention or does not exist, or has not so
             many heads; or the pass is a step of decoding, whose past has no vectors to look at.
     """
+    hint = "Give the model itself: that of a Translator is its .model."
+    require(model, nn.Module, "model", "a model", hint=hint)
+    if layers is not None:
+        layers = items_of(layers, "layers", "a list of names")
+    if heads is not None:
+        numbers = items_of(heads, "heads", "a list of whole numbers")
+        heads = [whole_number(each, f"heads[{at}]") for at, each in enumerate(numbers)]
+        if not heads:
+            raise RegardError("expected at least one, got none", where="heads", hint=_ALL)
     known = {name: part for name, part in model.named_modules() if isinstance(part, Heads)}
     for name in layers or ():
         if name not in known:
             raise ModelError(
-                f"layers: {name} has no weights of attention; these have: {', '.join(known)}"
+                f"{shown(name)} has no weights of attention; these have: {', '.join(known)}",
+                where="layers",
             )
     found: dict[str, Tensor] = {}
     with ExitStack() as stack:

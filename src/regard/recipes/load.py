@@ -19,6 +19,7 @@ from regard.recipes.overrides import (
     refuse_unbounded,
     refuse_without_drawing,
     refuse_without_effect,
+    strings,
 )
 from regard.recipes.recipe import FAMILIES, AnyRecipe, DecoderRecipe, Recipe
 from regard.recipes.write import toml_value
@@ -62,6 +63,7 @@ def load_recipe(
     source = named.source
     table = _parse(named.read(), source)
     changes, changed = changes_of(overrides)
+    only = strings(only, "only", 'a list such as ["decoding"]')
     if only:
         refuse_others(changed, only)
     # Whether a preset is right by itself is not asked: what is laid over it may complete it.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from regard.arguments import path_of
 from regard.errors import RecipeError
 from regard.weights.run_folder import RECIPE, RunFolder
 
@@ -64,6 +65,7 @@ def resolve(given: str | Path) -> Named:
     Raises:
         RecipeError: it stands for nothing.
     """
+    path_of(given, "recipe", hint="Give a recipe's name, a TOML file or a run folder.")
     name = str(given)
     if isinstance(given, str):
         preset = _ALIASES.get(name, name)

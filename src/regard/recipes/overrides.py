@@ -6,8 +6,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from regard.arguments import items_of, require
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
-from regard.errors import RecipeError
+from regard.errors import RecipeError, RegardError
 from regard.recipes.changes import Change, option_of
 from regard.recipes.explain import origin, where_together
 from regard.recipes.keys import is_union, kinds
@@ -33,10 +34,25 @@ def changes_of(overrides: Sequence[str]) -> tuple[Table, list[str]]:
     """
     changes: Table = {}
     changed: list[str] = []
-    for override in overrides:
+    for override in strings(overrides, "overrides", 'a list such as ["training.seed=2"]'):
         option = option_of(override)
         changed += [Change(key, option) for key in _set(changes, override)]
     return changes, changed
+
+
+def strings(values: Sequence[str], name: str, wanted: str) -> list[str]:
+    """The values, all of them strings; a single string is not taken letter by letter.
+
+    Raises:
+        RecipeError: they are not.
+    """
+    try:
+        given = items_of(values, name, wanted)
+        for place, value in enumerate(given):
+            require(value, str, f"{name}[{place}]", "a string")
+    except RegardError as error:
+        raise RecipeError(error.problem, where=error.where) from None
+    return given
 
 
 def _set(changes: Table, override: str) -> list[str]:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import assert_never
 
+from regard.arguments import path_of, require
 from regard.durations import duration
 from regard.errors import RegardError, RunFolderError, command
 from regard.evaluation.figures import FIGURES
@@ -21,7 +23,7 @@ from regard.recipes.start import borrows, require_same_shape
 from regard.recipes.summary import write_run_report
 from regard.recipes.transfer import parts_of_runs
 from regard.recipes.trial import dry_run as try_recipe
-from regard.recipes.write import format_recipe
+from regard.recipes.write import format_recipe, require_recipe
 from regard.training.devices import choose_device
 from regard.training.interrupts import Interrupts
 from regard.training.processes import ALONE, Processes, joined
@@ -71,8 +73,11 @@ def train(
         DivergenceError: a loss or a gradient was not finite.
         Interrupted: Ctrl-C or SIGTERM; everything is saved.
     """
+    require_recipe(recipe)
+    require(reporter, (Reporter, NoneType), "reporter", "a Reporter or None")
+    path_of(out, "out")
     if init is not None:
-        recipe = recipe.model_copy(update={"init": str(init)})
+        recipe = recipe.model_copy(update={"init": str(path_of(init, "init"))})
     require_beginning(recipe)
     with Interrupts() as interrupts, joined() as processes:
         reporter = _reporter(processes, reporter)

@@ -7,12 +7,28 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from regard.recipes.recipe import AnyRecipe
+from regard.arguments import require
+from regard.recipes.recipe import FAMILIES, AnyRecipe
 
 
 def format_recipe(recipe: AnyRecipe) -> str:
-    """The whole recipe as TOML text, each table under what its config says of itself."""
+    """The whole recipe as TOML text, each table under what its config says of itself.
+
+    Raises:
+        RegardError: it is no recipe.
+    """
+    require_recipe(recipe)
     return "\n".join(_lines(recipe, "")) + "\n"
+
+
+def require_recipe(recipe: object) -> None:
+    """Refuse what is no recipe of any family, such as the name of one.
+
+    Raises:
+        RegardError: says what reads one.
+    """
+    hint = 'regard.load_recipe("base") reads one.'
+    require(recipe, tuple(FAMILIES.values()), "recipe", "a Recipe", hint=hint)
 
 
 def _lines(config: BaseModel, table: str) -> Iterator[str]:

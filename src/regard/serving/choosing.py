@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
+from regard.arguments import require, shown
 from regard.engine import native, support
 from regard.engine.engine import Dtype
 from regard.engine.native import EngineError
@@ -26,11 +27,12 @@ def check_names(engine: str, dtype: str | None) -> None:
     """
     for where, given, known in (
         ("engine", engine, get_args(EngineName)),
-        ("dtype", dtype or "float32", get_args(Dtype)),
+        ("dtype", "float32" if dtype is None else dtype, get_args(Dtype)),
     ):
         if given not in known:
             names = ", ".join(f'"{name}"' for name in known)
-            raise RegardError(f'expected one of {names}, got "{given}"', where=where)
+            came = f'"{given}"' if isinstance(given, str) else shown(given)
+            raise RegardError(f"expected one of {names}, got {came}", where=where)
     if engine == "torch" and dtype not in {None, "float32"}:
         raise RegardError(
             f"{dtype} needs the engine, and PyTorch was asked for",
@@ -41,6 +43,7 @@ def check_names(engine: str, dtype: str | None) -> None:
 
 def wanted_device(device: str, engine: str, paths: Sequence[RunPath]) -> str:
     """Where models go: the engine works on the CPU, whatever GPU there is; packed runs are its."""
+    require(device, str, "device", 'a string: "auto", "cpu", "cuda" or "cuda:N"')
     for_engine = engine == "native" or any(Path(path, PACKED).is_file() for path in paths)
     return "cpu" if for_engine and device == "auto" else device
 

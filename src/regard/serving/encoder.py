@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.arguments import path_of, require, require_teller, shown, whole_number
 from regard.decoding.framing import framed_row, framed_rows, room_for_text
 from regard.errors import DataError, ModelError, RegardError, command
 from regard.recipes.recipe import EncoderRecipe
@@ -85,10 +87,12 @@ def load_encoder(
             can't (`EngineError`).
     """
     check_names(engine, dtype)
-    run = open_encoder(path, Place(wanted_device(device, engine, [path]), threads).check())
+    path = path_of(path, "path")
+    place = Place(wanted_device(device, engine, [path]), threads).check()
+    run = open_encoder(path, place)
     problem = keeps_from([run], engine=engine, dtype=dtype)
     if problem is None:
-        return Encoder(run, engine_encoding(run, dtype=dtype, threads=threads))
+        return Encoder(run, engine_encoding(run, dtype=dtype, threads=place.threads))
     run.held.make()
     return Encoder(run, torch_serves=problem)
 
@@ -165,8 +169,9 @@ class Encoder:
         """
         settings = self.recipe.embedding
         pooling = settings.pooling if pooling is None else pooling
-        if pooling not in {"mean", "cls"}:
-            raise RegardError(f'expected "mean" or "cls", got {pooling!r}', where="pooling")
+        if pooling not in ("mean", "cls"):
+            raise RegardError(f'expected "mean" or "cls", got {shown(pooling)}', where="pooling")
+        require(normalize, (bool, NoneType), "normalize", "True, False or None")
         array = self._encoding.embed(
             self._rows(lines, first_line, warn),
             pooling,
@@ -232,8 +237,8 @@ class Encoder:
                 its output is NaN.
             RegardError: `top` is less than 1.
         """
-        if top < 1:
-            raise RegardError(f"expected at least 1, got {top}", where="top")
+        top = whole_number(top, "top", least=1)
+        require_teller(1, "", warn)
         row, mask_id = self._masked(text, warn)
         shares_nv = self._encoding.mask_shares(row, mask_id)
         shares_nv[:, sorted(self.vocabulary.control_ids)] = -1.0
@@ -265,6 +270,7 @@ class Encoder:
     def _rows(
         self, lines: str | Iterable[str], first_line: int, warn: Warn | None
     ) -> list[list[int]]:
+        require_teller(first_line, "first_line", warn)
         texts = checked_strings([lines] if isinstance(lines, str) else lines, "lines")
         return framed_rows(
             self.vocabulary,

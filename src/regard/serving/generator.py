@@ -5,6 +5,7 @@ from typing import TypedDict, Unpack, overload
 
 from pydantic import ValidationError
 
+from regard.arguments import path_of, plain_numbers, require_teller
 from regard.decoding.generate import Continuation, generate, stream
 from regard.decoding.generation import GenerationConfig
 from regard.decoding.score_texts import TextScore, score_texts
@@ -74,10 +75,12 @@ def load_language_model(
             texts and can't (`EngineError`).
     """
     check_names(engine, dtype)
-    run = open_language_model(path, Place(wanted_device(device, engine, [path]), threads).check())
+    path = path_of(path, "path")
+    place = Place(wanted_device(device, engine, [path]), threads).check()
+    run = open_language_model(path, place)
     problem = keeps_from([run], engine=engine, dtype=dtype)
     if problem is None:
-        return Generator(run, language_reader(run, dtype=dtype, threads=threads))
+        return Generator(run, language_reader(run, dtype=dtype, threads=place.threads))
     run.held.make()
     return Generator(run, torch_serves=problem)
 
@@ -180,6 +183,7 @@ class Generator:
         Raises:
             As `generate`.
         """
+        require_teller(first_prompt, "first_prompt", warn)
         return generate(
             self._reader or self.model,
             self.vocabulary,
@@ -209,6 +213,7 @@ class Generator:
             As `generate`, all of it but NaN before the first piece is asked for.
         """
         checked_string(prompt, "prompt")
+        require_teller(1, "", warn)
         return stream(
             self._reader or self.model, self.vocabulary, prompt, self._config(options), warn=warn
         )
@@ -236,7 +241,7 @@ class Generator:
         refuse_unknown(options, GenerationConfig.model_fields, "generate")
         if not options:
             return self.generation
-        settings = {**self.generation.model_dump(), **options}
+        settings = {**self.generation.model_dump(), **plain_numbers(options)}
         merged = {**self.recipe.model_dump(), "generation": settings}
         try:
             return DecoderRecipe.model_validate(merged).generation

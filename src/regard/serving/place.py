@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from regard import machine
-from regard.errors import RegardError
+from regard.arguments import require, whole_number
 from regard.signals import load_torch
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ class Place:
         Raises:
             RegardError: there is no such device, or no machine has so many threads.
         """
-        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
-            raise RegardError(
-                f"expected a whole number from 1 to {MOST_THREADS:,}, got {self.threads:,}",
-                where="threads",
-            )
+        threads = self.threads
+        if threads is not None:
+            hint = "Leave it out to use all cores."
+            threads = whole_number(threads, "threads", least=1, most=MOST_THREADS, hint=hint)
+        require(self.device, str, "device", 'a string: "auto", "cpu", "cuda" or "cuda:N"')
         if self.device == "cpu" or (self.device == "auto" and not machine.may_have_gpu()):
-            return Place("cpu", self.threads)
-        return Place(str(self._find()), self.threads)
+            return Place("cpu", threads)
+        return Place(str(self._find()), threads)
 
     @property
     def on_cpu(self) -> bool:

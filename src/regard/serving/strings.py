@@ -85,6 +85,6 @@ def checked_argument(text: str, option: str) -> str:
 
 def listed(values: Iterable[object], name: str, wanted: str) -> list[object]:
     """The values of any iterable but a string."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise DataError(f"expected {wanted}, got {type(values).__name__}", where=name)
     return list(values)

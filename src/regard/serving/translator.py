@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast, overload
 
 from pydantic import ValidationError
 
+from regard.arguments import items_of, path_of, plain_numbers, require_teller
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.decoding.lines import most_positions, translate_by
 from regard.decoding.scored import Limits, PairScore, score_by
@@ -91,13 +92,18 @@ def load(
             can't (`EngineError`).
     """
     check_names(engine, dtype)
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    given: Sequence[RunPath] = (
+        [path]
+        if isinstance(path, (str, os.PathLike))
+        else items_of(path, "path", "a run folder, or a list of some")
+    )
+    paths = [path_of(each, "path") for each in given]
     if not paths:
         raise RegardError("expected one run folder or more, got none", where="load")
     place = Place(wanted_device(device, engine, paths), threads).check()
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
-    chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=threads)
+    chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=place.threads)
     if chosen.engine is None:
         for run in runs:
             run.held.make()
@@ -215,6 +221,7 @@ class Translator:
             As `translate`; and DataError if there are not as many prefixes as lines.
         """
         config = self._config(options)
+        require_teller(first_line, "first_line", warn)
         texts = [text.replace("\n", " ") for text in checked_strings(lines, "lines")]
         if prefixes is not None:
             prefixes = checked_strings(prefixes, "prefixes")
@@ -288,11 +295,16 @@ class Translator:
         )
 
     def lengths(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-        """The tokens of source and target of each pair; of an ensemble's sources the most."""
-        texts = [source for source, _ in pairs]
+        """The tokens of source and target of each pair; of an ensemble's sources the most.
+
+        Raises:
+            DataError: these are no pairs of strings; says which is none.
+        """
+        given = _checked_pairs(pairs)
+        texts = [source for source, _ in given]
         each = [run.tokenizers.source.encode_batch(texts) for run in self._runs]
         sources = [max(map(len, versions)) for versions in zip(*each, strict=True)]
-        targets = self.tokenizers.target.encode_batch([target for _, target in pairs])
+        targets = self.tokenizers.target.encode_batch([target for _, target in given])
         return list(zip(sources, map(len, targets), strict=True))
 
     def judge(self, pairs: Iterable[tuple[str, str]]) -> Judgement:
@@ -331,8 +343,9 @@ class Translator:
         refuse_unknown(options, DecodingConfig.model_fields, "translate")
         if not options:
             return self.decoding
-        settings = changed_settings(self.decoding.model_dump(), options)
-        if problem := without_effect(settings["method"], options):
+        asked = plain_numbers(options)
+        settings = changed_settings(self.decoding.model_dump(), asked)
+        if problem := without_effect(settings["method"], asked):
             raise RegardError(problem, where="translate")
         merged = {**self.recipe.model_dump(), "decoding": settings}
         try:

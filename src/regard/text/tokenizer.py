@@ -21,6 +21,7 @@ import numpy as np
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 
+from regard.arguments import items_of, path_of, require, whole_number
 from regard.errors import DataError, ModelError
 from regard.text.background import in_background
 from regard.text.bpe_dropout import BpeDropout
@@ -169,7 +170,7 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer to a file."""
-        Path(path).write_bytes(self.to_bytes())
+        path_of(path, "path").write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
@@ -179,7 +180,7 @@ class Tokenizer:
             ModelError: the file is missing or holds no tokenizer made by regard.
         """
         try:
-            data = Path(path).read_bytes()
+            data = path_of(path, "path").read_bytes()
         except OSError as error:
             raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from None
         return cls.from_bytes(data, name=str(path))
@@ -197,6 +198,8 @@ class Tokenizer:
         return self._encoded([text], "")[0]
 
     def _encoded(self, texts: Sequence[str], space: str) -> list[list[int]]:
+        for place, text in enumerate(items_of(texts, "texts", "a list of strings")):
+            require(text, str, f"texts[{place}]", "a string")
         try:
             encoded = self._library.encode_batch_fast(
                 [space + text for text in texts if text], add_special_tokens=False
@@ -230,12 +233,12 @@ class Tokenizer:
 
         Control ids are passed over, and bytes that are not UTF-8 become U+FFFD.
         """
-        data = b"".join([self._pieces[token] for token in ids])
+        data = b"".join(self.pieces(ids))
         return data.removeprefix(self._space.encode()).decode("utf-8", errors="replace")
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         """Return the bytes of each token; a text's come to its UTF-8, with the space put before."""
-        return [self._pieces[token] for token in ids]
+        return [self._pieces[token] for token in self._known(ids)]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return each token for a person to read: a space as "▁", half a character as "\\xe2"."""
@@ -243,7 +246,17 @@ class Tokenizer:
             self._control[token]
             if token < len(self._control)
             else self._pieces[token].decode("utf-8", errors="backslashreplace").replace(" ", "▁")
-            for token in ids
+            for token in self._known(ids)
+        ]
+
+    def _known(self, ids: Sequence[int]) -> list[int]:
+        """The ids, all of them of this vocabulary."""
+        most = self.size - 1
+        return [
+            token
+            if type(token) is int and 0 <= token <= most
+            else whole_number(token, f"ids[{place}]", least=0, most=most)
+            for place, token in enumerate(items_of(ids, "ids", "a list of ids"))
         ]
 
 
