@@ -54,6 +54,12 @@ def quantised(x: Array) -> tuple[Array, Array]:
     return levels, np.where(zero, 0, most / np.float32(127)).astype(np.float32)
 
 
+def to_levels(x: Array) -> Array:
+    """Rows as they are after quantisation."""
+    levels, scale = quantised(x)
+    return levels * scale[:, None].astype(np.float64)
+
+
 def extreme_rows(rng: np.random.Generator, rows: int, width: int) -> Array:
     """Rows of zeros, huge, tiny, denormal, negative and one-sided values among plain ones."""
     x = normal(rng, rows, width)
@@ -336,7 +342,7 @@ def test_softmax_sums_to_one_and_gives_nothing_to_minus_infinity(
     assert (y[np.isinf(row)] == 0).all()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 @some
 @given(seed=seeds, count=st.integers(1, 70), key=st.integers(1, 80), value=st.integers(1, 150))
 def test_attention_is_its_equation_wherever_its_rows_lie(
@@ -352,7 +358,7 @@ def test_attention_is_its_equation_wherever_its_rows_lie(
     bias = normal(rng, count) if rng.random() < 0.5 else None
     scale = 1 / math.sqrt(key)
     out = kernels.attend(query, keys, values, scale, index, bias, dtype)
-    kept = to_bf16 if dtype == "bfloat16" else np.asarray
+    kept = {"float32": np.asarray, "bfloat16": to_bf16, "int8": to_levels}[dtype]
     logits = (kept(keys)[index].astype(np.float64) @ query) * scale
     if bias is not None:
         logits += bias
@@ -361,6 +367,18 @@ def test_attention_is_its_equation_wherever_its_rows_lie(
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=2e-6)
     again = kernels.attend(query, keys[index], values[index], scale, None, bias, dtype)
     assert same_bits(out, again)
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_attention_to_what_is_no_number_is_none(isa: str, dtype: str, poison: float) -> None:
+    rng = np.random.default_rng(8)
+    query, keys, values = normal(rng, 33), normal(rng, 5, 33), normal(rng, 5, 33)
+    for rows in (keys, values):
+        rows[2, 7], before = poison, rows[2, 7]
+        out = kernels.attend(query, keys, values, 0.1, None, None, dtype)
+        assert not np.isfinite(out).all()
+        rows[2, 7] = before
 
 
 @some

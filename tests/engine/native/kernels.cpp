@@ -114,16 +114,20 @@ void attention(Isa isa, int width, int count) {
   const auto query = normal(n);
   const auto keys = normal(n * static_cast<std::size_t>(count));
   const auto values = normal(n * static_cast<std::size_t>(count));
-  for (const Dtype kept : {Dtype::f32, Dtype::bf16}) {
+  for (const Dtype kept : {Dtype::f32, Dtype::bf16, Dtype::i8}) {
     both("attend", isa, width * 1000 + count, 1e-4f, [&] {
       const std::size_t stride = kept_bytes(kept, width);
       Aligned<std::byte> near_keys(stride * static_cast<std::size_t>(count));
       Aligned<std::byte> near_values(near_keys.size());
+      std::vector<float> key_scales(static_cast<std::size_t>(count));
+      std::vector<float> value_scales(key_scales.size());
       for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) {
-        keep(kept, keys.data() + j * n, width, near_keys.data() + j * stride);
-        keep(kept, values.data() + j * n, width, near_values.data() + j * stride);
+        keep(kept, keys.data() + j * n, width, near_keys.data() + j * stride, &key_scales[j]);
+        keep(kept, values.data() + j * n, width, near_values.data() + j * stride,
+             &value_scales[j]);
       }
-      const Attended at{kept, {near_keys.data(), stride}, {near_values.data(), stride},
+      const Attended at{kept, {near_keys.data(), stride, key_scales.data()},
+                        {near_values.data(), stride, value_scales.data()},
                         count, width, width, 0.4f};
       std::vector<float> work(attend_room(count, width));
       std::vector<float> out(n);

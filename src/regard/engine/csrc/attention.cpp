@@ -77,12 +77,13 @@ void encoder_attention(const Model& model, const float* projected, std::size_t b
   const float* value = projected + begin * stride + config.query_width() + config.key_width() +
                        shared * config.d_v;
   for (std::size_t row = 0; row < rows; ++row) {
-    keep(Dtype::f32, key + row * stride, config.d_k, near_keys + row * key_bytes);
-    keep(Dtype::f32, value + row * stride, config.d_v, near_values + row * value_bytes);
+    keep(Dtype::f32, key + row * stride, config.d_k, near_keys + row * key_bytes, nullptr);
+    keep(Dtype::f32, value + row * stride, config.d_v, near_values + row * value_bytes,
+         nullptr);
   }
   const Attended at{Dtype::f32,
-                    {near_keys, key_bytes},
-                    {near_values, value_bytes},
+                    {near_keys, key_bytes, nullptr},
+                    {near_values, value_bytes, nullptr},
                     count,
                     config.d_k,
                     config.d_v,

@@ -66,13 +66,11 @@ struct Avx2 {
     return static_cast<unsigned>(_mm_cvtsi128_si32(s));
   }
   static void store_bytes(std::byte* to, F a, int n) {
-    const __m256i levels = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(128));
-    const __m256i pairs = _mm256_packus_epi32(levels, levels);
-    const __m256i bytes = _mm256_packus_epi16(pairs, pairs);
-    const __m128i all = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes),
-                                           _mm256_extracti128_si256(bytes, 1));
-    store_some(to, all, n);
+    const __m128i all = levels_of(a);
+    store_some(to, _mm_xor_si128(all, _mm_set1_epi8(-128)), n);
   }
+  // As signed bytes.
+  static void store_levels(std::byte* to, F a, int n) { store_some(to, levels_of(a), n); }
   static void store_halves(std::byte* to, F a, int n) {
     const __m256i high = _mm256_srli_epi32(rounded(a), 16);
     const __m256i pairs = _mm256_packus_epi32(high, high);
@@ -92,6 +90,11 @@ struct Avx2 {
   static F load_second_of_pairs(const std::byte* from) {
     return _mm256_castsi256_ps(_mm256_and_si256(load_bytes(from), _mm256_set1_epi32(-65536)));
   }
+  // Eight signed bytes.
+  static F load_levels(const std::byte* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  }
   static __m256i load_bytes(const std::byte* from) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
@@ -109,6 +112,12 @@ struct Avx2 {
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
     const __m256i quiet = _mm256_or_si256(whole, _mm256_set1_epi32(0x400000));
     return _mm256_blendv_epi8(up, quiet, nan);
+  }
+  static __m128i levels_of(F a) {
+    const __m256i levels = _mm256_cvtps_epi32(a);
+    const __m256i pairs = _mm256_packs_epi32(levels, levels);
+    const __m256i bytes = _mm256_packs_epi16(pairs, pairs);
+    return _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
   }
   static __m256i lanes(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -58,6 +58,10 @@ struct Avx512 {
     const __m512i levels = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(128));
     _mm512_mask_cvtusepi32_storeu_epi8(to, lanes(n), levels);
   }
+  // As signed bytes.
+  static void store_levels(std::byte* to, F a, int n) {
+    _mm512_mask_cvtsepi32_storeu_epi8(to, lanes(n), _mm512_cvtps_epi32(a));
+  }
   static void store_halves(std::byte* to, F a, int n) {
     _mm512_mask_cvtepi32_storeu_epi16(to, lanes(n), _mm512_srli_epi32(rounded(a), 16));
   }
@@ -71,6 +75,11 @@ struct Avx512 {
   }
   static F load_second_of_pairs(const std::byte* from) {
     return _mm512_castsi512_ps(_mm512_and_si512(load_bytes(from), _mm512_set1_epi32(-65536)));
+  }
+  // Sixteen signed bytes.
+  static F load_levels(const std::byte* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
   }
   static __m512i load_bytes(const std::byte* from) { return _mm512_loadu_si512(from); }
 

@@ -132,15 +132,25 @@ py::tuple prepared(const Floats& x, const std::string& dtype) {
 }
 
 // Rows as attention keeps them.
-std::vector<std::byte> kept_rows(const Floats& rows, regard::Dtype kept) {
-  const int width = static_cast<int>(rows.shape(1));
-  const std::size_t bytes = regard::kept_bytes(kept, width);
-  std::vector<std::byte> all(static_cast<std::size_t>(rows.shape(0)) * bytes);
-  for (py::ssize_t row = 0; row < rows.shape(0); ++row) {
-    regard::keep(kept, rows.data(row), width, all.data() + static_cast<std::size_t>(row) * bytes);
+struct KeptRows {
+  KeptRows(const Floats& rows, regard::Dtype kept)
+      : stride(regard::kept_bytes(kept, static_cast<int>(rows.shape(1)))),
+        bytes(static_cast<std::size_t>(rows.shape(0)) * stride),
+        scale(static_cast<std::size_t>(rows.shape(0))) {
+    for (py::ssize_t row = 0; row < rows.shape(0); ++row) {
+      const auto at = static_cast<std::size_t>(row);
+      regard::keep(kept, rows.data(row), static_cast<int>(rows.shape(1)),
+                   bytes.data() + at * stride, scale.data() + at);
+    }
   }
-  return all;
-}
+  regard::RowsAt at(const std::int32_t* index) const {
+    return {bytes.data(), stride, scale.data(), index};
+  }
+
+  std::size_t stride;
+  std::vector<std::byte> bytes;
+  std::vector<float> scale;
+};
 
 Floats attend(const Floats& query, const Floats& keys, const Floats& values, float scale,
               const std::optional<Index>& index, const std::optional<Floats>& bias,
@@ -154,15 +164,14 @@ Floats attend(const Floats& query, const Floats& keys, const Floats& values, flo
     need(index->data()[j] >= 0 && index->data()[j] < keys.shape(0), "an index names a row");
   }
   const auto kept = dtype_named(dtype);
-  need(kept != regard::Dtype::i8, "float32 and bfloat16 are kept");
+  need(kept != regard::Dtype::i4, "float32, bfloat16 and int8 are kept");
   const auto key_dim = static_cast<int>(keys.shape(1));
   const auto value_dim = static_cast<int>(values.shape(1));
-  const auto near_keys = kept_rows(keys, kept);
-  const auto near_values = kept_rows(values, kept);
+  const KeptRows near_keys(keys, kept), near_values(values, kept);
   const std::int32_t* named = index ? index->data() : nullptr;
   const regard::Attended at{kept,
-                            {near_keys.data(), regard::kept_bytes(kept, key_dim), named},
-                            {near_values.data(), regard::kept_bytes(kept, value_dim), named},
+                            near_keys.at(named),
+                            near_values.at(named),
                             count,
                             key_dim,
                             value_dim,

@@ -15,7 +15,9 @@
 namespace regard {
 
 // Keys and values at numbered places, for every layer of the decoder. Those of one head lie one
-// after the other, as attention reads them: [layer][keys of each head, values of each head].
+// after the other, as attention reads them: [layer][head][keys, values, scales of keys, of values].
+// They are held as the model's weights are: float32, int8 with a scale for each head and place, or,
+// where four bits would not do, bfloat16.
 //
 // The source's places are its tokens, shared by all hypotheses. In the past each hypothesis of a
 // beam has, at every position, the place position * beam + slot, and names the places that it came
@@ -24,7 +26,7 @@ class Cache {
  public:
   // The pool must outlive it.
   Cache(Pool& pool, const ModelConfig& config, Dtype weights)
-      : pool_(&pool), config_(&config), kept_(weights == Dtype::f32 ? Dtype::f32 : Dtype::bf16),
+      : pool_(&pool), config_(&config), kept_(weights == Dtype::i4 ? Dtype::bf16 : weights),
         key_bytes_(kept_bytes(kept_, config.d_k)), value_bytes_(kept_bytes(kept_, config.d_v)),
         states_(pool, config) {}
   ~Cache() { pool_->give(piece_); }
@@ -44,6 +46,9 @@ class Cache {
         for (int head = 0; head < config_->num_kv_heads; ++head) {
           std::copy_n(keys(layer, head), size(key_bytes_), grown.keys(layer, head));
           std::copy_n(values(layer, head), size(value_bytes_), grown.values(layer, head));
+          if (scale_bytes() == 0) continue;
+          std::copy_n(key_scales(layer, head), capacity_, grown.key_scales(layer, head));
+          std::copy_n(value_scales(layer, head), capacity_, grown.value_scales(layer, head));
         }
       }
     }
@@ -58,10 +63,12 @@ class Cache {
 
   // The places that `index` names, or all in order.
   RowsAt keys(int layer, int head, const std::int32_t* index) const {
-    return {const_cast<Cache*>(this)->keys(layer, head), key_bytes_, index};
+    Cache* self = const_cast<Cache*>(this);
+    return {self->keys(layer, head), key_bytes_, self->key_scales(layer, head), index};
   }
   RowsAt values(int layer, int head, const std::int32_t* index) const {
-    return {const_cast<Cache*>(this)->values(layer, head), value_bytes_, index};
+    Cache* self = const_cast<Cache*>(this);
+    return {self->values(layer, head), value_bytes_, self->value_scales(layer, head), index};
   }
 
   // `row` holds the keys of all heads, then the values of all heads.
@@ -70,9 +77,10 @@ class Cache {
     const int d_k = config_->d_k;
     const int d_v = config_->d_v;
     for (int head = 0; head < config_->num_kv_heads; ++head) {
-      keep(kept_, row + head * d_k, d_k, keys(layer, head) + at * key_bytes_);
+      keep(kept_, row + head * d_k, d_k, keys(layer, head) + at * key_bytes_,
+           key_scales(layer, head) + at);
       keep(kept_, row + config_->key_width() + head * d_v, d_v,
-           values(layer, head) + at * value_bytes_);
+           values(layer, head) + at * value_bytes_, value_scales(layer, head) + at);
     }
   }
 
@@ -80,15 +88,24 @@ class Cache {
   std::size_t size(std::size_t row_bytes) const {
     return static_cast<std::size_t>(capacity_) * row_bytes;
   }
+  std::size_t scale_bytes() const { return kept_ == Dtype::i8 ? sizeof(float) : 0; }
+  std::size_t head_bytes() const { return size(key_bytes_ + value_bytes_ + 2 * scale_bytes()); }
   std::size_t layer_bytes() const {
-    return static_cast<std::size_t>(config_->num_kv_heads) * size(key_bytes_ + value_bytes_);
+    return static_cast<std::size_t>(config_->num_kv_heads) * head_bytes();
   }
   std::byte* keys(int layer, int head) {
     return reinterpret_cast<std::byte*>(piece_.data) +
            static_cast<std::size_t>(layer) * layer_bytes() +
-           static_cast<std::size_t>(head) * size(key_bytes_ + value_bytes_);
+           static_cast<std::size_t>(head) * head_bytes();
   }
   std::byte* values(int layer, int head) { return keys(layer, head) + size(key_bytes_); }
+  // Where there are no scales, nothing is read or written there.
+  float* key_scales(int layer, int head) {
+    return reinterpret_cast<float*>(values(layer, head) + size(value_bytes_));
+  }
+  float* value_scales(int layer, int head) {
+    return key_scales(layer, head) + (scale_bytes() == 0 ? 0 : capacity_);
+  }
 
   Pool* pool_;
   const ModelConfig* config_;

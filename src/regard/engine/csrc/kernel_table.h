@@ -21,11 +21,13 @@ struct Kernels {
   void (*add)(const float*, float*, int);
   void (*multiply)(const float*, float*, int);
   void (*scale)(float, float*, int);
-  // Halves of `n` values and zeros up to `padded`, as attend_half reads them.
+  // Halves of `n` values and zeros up to `padded`, as attend_half reads them; and bytes.
   void (*keep_half)(const float*, int n, int padded, std::byte* row);
+  void (*keep_bytes)(const float*, int n, int padded, std::byte* row, float* scale);
   // The query padded with zeros; the bias, or null; the weights; the output.
   void (*attend_full)(const Attended&, const float*, const float*, float*, float*);
   void (*attend_half)(const Attended&, const float*, const float*, float*, float*);
+  void (*attend_bytes)(const Attended&, const float*, const float*, float*, float*);
   void (*softmax)(float*, int);
   void (*layer_norm)(const float*, const float*, const float*, float, float*, int);
   void (*rms_norm)(const float*, const float*, float, float*, int);

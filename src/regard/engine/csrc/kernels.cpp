@@ -17,9 +17,10 @@ namespace {
 // Sums of 255 x 127 over this many inputs fit in 32 bits.
 constexpr int kMostInputs = 1 << 16;
 
-// Kept rows are multiples of these: one and two of the widest vectors.
+// Kept rows are multiples of these: one and two of the widest vectors, and as many bytes as one has.
 constexpr int kKeptFloats = 16;
 constexpr int kKeptHalves = 32;
+constexpr int kKeptBytes = 64;
 
 std::size_t padded_to(int n, int unit) {
   return static_cast<std::size_t>((n + unit - 1) / unit) * static_cast<std::size_t>(unit);
@@ -284,11 +285,16 @@ void scale(float a, float* y, int n) { kernels().scale(a, y, n); }
 void softmax(float* row, int n) { kernels().softmax(row, n); }
 
 std::size_t kept_bytes(Dtype kept, int n) {
+  if (kept == Dtype::i8) return padded_to(n, kKeptBytes);
   return kept == Dtype::f32 ? padded_to(n, kKeptFloats) * sizeof(float)
                             : padded_to(n, kKeptHalves) * sizeof(std::uint16_t);
 }
 
-void keep(Dtype kept, const float* x, int n, std::byte* row) {
+void keep(Dtype kept, const float* x, int n, std::byte* row, float* scale) {
+  if (kept == Dtype::i8) {
+    kernels().keep_bytes(x, n, static_cast<int>(padded_to(n, kKeptBytes)), row, scale);
+    return;
+  }
   if (kept != Dtype::f32) {
     kernels().keep_half(x, n, static_cast<int>(padded_to(n, kKeptHalves)), row);
     return;
@@ -298,13 +304,16 @@ void keep(Dtype kept, const float* x, int n, std::byte* row) {
   std::memset(row + size, 0, kept_bytes(kept, n) - size);
 }
 
+// The weights; and the query with zeros after it.
 std::size_t attend_room(int count, int key_dim) {
-  return padded_to(count, kKeptHalves) + padded_to(key_dim, kKeptHalves);
+  return padded_to(count, kKeptHalves) + padded_to(key_dim, kKeptBytes);
 }
 
 void attend(const Attended& at, const float* query, const float* bias, float* work, float* out) {
   const Kernels& use = kernels();
-  const auto function = at.kept == Dtype::f32 ? use.attend_full : use.attend_half;
+  const auto function = at.kept == Dtype::f32  ? use.attend_full
+                        : at.kept == Dtype::i8 ? use.attend_bytes
+                                               : use.attend_half;
   if (at.key_dim % kKeptHalves == 0) return function(at, query, bias, work, out);
   // A copy of the query that is padded as the keys are.
   float* padded = work + padded_to(at.count, kKeptHalves);

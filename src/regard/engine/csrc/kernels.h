@@ -121,15 +121,18 @@ void apply(const Linear& linear, const Input& input, float* y, std::size_t y_str
 void apply(const Linear& linear, const Input& input, float* y, std::size_t y_stride);
 
 // Keys and values as attention keeps them: float32, or bfloat16 to the nearest (even), which is half
-// to read. A row is padded with zeros to whole vectors of any instruction set, and what lies where
-// in it is the kernels' affair.
+// to read, or signed bytes and a scale, x = scale * byte, which is a quarter. A row is padded with
+// zeros to whole vectors of any instruction set, and what lies where in it is the kernels' affair.
+// `scale` is that of bytes, else nothing is put there.
 std::size_t kept_bytes(Dtype kept, int n);
-void keep(Dtype kept, const float* x, int n, std::byte* row);
+void keep(Dtype kept, const float* x, int n, std::byte* row, float* scale);
 
-// Kept rows: row j is base + (index ? index[j] : j) * stride, which is in bytes.
+// Kept rows: row j is base + (index ? index[j] : j) * stride, which is in bytes; and the same element
+// of `scale` is its scale, if it has one.
 struct RowsAt {
   const std::byte* base;
   std::size_t stride;
+  const float* scale;
   const std::int32_t* index = nullptr;
 };
 

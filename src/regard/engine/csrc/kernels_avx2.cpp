@@ -31,7 +31,7 @@ typedef int Integers __attribute__((vector_size(32)));
 
 // 8-bit weights. A product of an unsigned and a signed byte, summed in pairs, fits in 16 bits when
 // both are within 127, so the input's sign is moved to the weight.
-struct I8Kernel {
+struct I8Kernel : Scaled<Avx2> {
   using Sum = Integers;
   static constexpr int width = 8;
 
@@ -53,11 +53,8 @@ struct I8Kernel {
     const __m256i pairs = _mm256_maddubs_epi16(x.magnitude, _mm256_sign_epi8(w.w, x.x));
     return sum + (Integers)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
   }
-  static __m256 end(Sum sum, const Linear& linear, const Input& input, std::size_t r, int column) {
-    const __m256 scale =
-        _mm256_mul_ps(_mm256_set1_ps(input.scale()[r]), Avx2::load(linear.scale() + column));
-    return _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps((__m256i)sum), scale),
-                         Avx2::load(linear.bias() + column));
+  static __m256 end(Sum sum, Ends ends, const float* scales, std::size_t row) {
+    return end_with(_mm256_cvtepi32_ps((__m256i)sum), ends, scales[row]);
   }
 };
 

@@ -25,7 +25,7 @@ namespace {
 #include "avx512.h"
 #include "vector_linear.h"
 
-struct PairKernel {
+struct PairKernel : Biased<Avx512> {
   using Sum = __m512;
   static constexpr int width = 16;
 
@@ -44,9 +44,6 @@ struct PairKernel {
   }
   static Sum more(Value x, Weight w, Sum sum) {
     return _mm512_dpbf16_ps(sum, (__m512bh)x.x, (__m512bh)w.w);
-  }
-  static __m512 end(Sum sum, const Linear& linear, const Input&, std::size_t, int column) {
-    return _mm512_add_ps(sum, Avx512::load(linear.bias() + column));
   }
 };
 

@@ -115,6 +115,13 @@ struct Plain {
       to[i] = static_cast<std::byte>(static_cast<int>((a.at[i] + kRounds) - kRounds) + 128);
     }
   }
+  // As signed bytes.
+  static void store_levels(std::byte* to, F a, int n) {
+    for (int i = 0; i < n; ++i) {
+      const int level = static_cast<int>((a.at[i] + kRounds) - kRounds);
+      to[i] = static_cast<std::byte>(static_cast<std::int8_t>(level));
+    }
+  }
   static void store_halves(std::byte* to, F a, int n) {
     for (int i = 0; i < n; ++i) {
       const auto half = static_cast<std::uint16_t>(rounded(a.at[i]));
@@ -133,6 +140,10 @@ struct Plain {
   }
   static F load_second_of_pairs(const std::byte* from) {
     return each([&](int i) { return of_bits(pair(from, i) & 0xffff0000u); });
+  }
+  // Eight signed bytes.
+  static F load_levels(const std::byte* from) {
+    return each([&](int i) { return static_cast<float>(static_cast<std::int8_t>(from[i])); });
   }
 
   static void prefetch(const std::byte*) {}

@@ -84,10 +84,14 @@ struct Neon {
     }
     return vmaxvq_u32(most);
   }
+  // As signed bytes.
+  static void store_levels(std::byte* to, F a, int n) {
+    std::int8_t whole[width];
+    vst1_s8(whole, vqmovn_s16(levels_of(a)));
+    __builtin_memcpy(to, whole, static_cast<std::size_t>(n));
+  }
   static void store_bytes(std::byte* to, F a, int n) {
-    const int16x8_t levels = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(a.low)),
-                                          vqmovn_s32(vcvtnq_s32_f32(a.high)));
-    const uint8x8_t bytes = vqmovun_s16(vaddq_s16(levels, vdupq_n_s16(128)));
+    const uint8x8_t bytes = vqmovun_s16(vaddq_s16(levels_of(a), vdupq_n_s16(128)));
     std::uint8_t whole[width];
     vst1_u8(whole, bytes);
     __builtin_memcpy(to, whole, static_cast<std::size_t>(n));
@@ -111,6 +115,12 @@ struct Neon {
     return {float_of(vandq_u32(load_words(from), high)),
             float_of(vandq_u32(load_words(from + 16), high))};
   }
+  // Eight signed bytes.
+  static F load_levels(const std::byte* from) {
+    const int16x8_t levels = vmovl_s8(vld1_s8(reinterpret_cast<const std::int8_t*>(from)));
+    return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(levels))),
+            vcvtq_f32_s32(vmovl_high_s16(levels))};
+  }
   // Sixteen bytes: four inputs of each of four columns.
   static int8x16_t load_bytes(const std::byte* from) {
     return vld1q_s8(reinterpret_cast<const std::int8_t*>(from));
@@ -122,11 +132,8 @@ struct Neon {
     __builtin_memcpy(&four, row + static_cast<std::size_t>(step) * 4, sizeof four);
     return vreinterpretq_s8_u32(vdupq_n_u32(four ^ 0x80808080u));
   }
-  // Sums of integers as floats, times the scales of their row and columns, and the bias.
-  static F scaled(int32x4_t low, int32x4_t high, float row, const float* columns,
-                  const float* bias) {
-    const F sums{vcvtq_f32_s32(low), vcvtq_f32_s32(high)};
-    return add(mul(sums, mul(set(row), load(columns))), load(bias));
+  static F floats(int32x4_t low, int32x4_t high) {
+    return {vcvtq_f32_s32(low), vcvtq_f32_s32(high)};
   }
 
   static void prefetch(const std::byte* at) { __builtin_prefetch(at); }
@@ -138,6 +145,9 @@ struct Neon {
   };
   static F select(Mask mask, F yes, F no) {
     return {vbslq_f32(mask.low, yes.low, no.low), vbslq_f32(mask.high, yes.high, no.high)};
+  }
+  static int16x8_t levels_of(F a) {
+    return vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(a.low)), vqmovn_s32(vcvtnq_s32_f32(a.high)));
   }
   static uint32x4_t bits_of(float32x4_t a) { return vreinterpretq_u32_f32(a); }
   static float32x4_t float_of(uint32x4_t a) { return vreinterpretq_f32_u32(a); }
@@ -186,9 +196,12 @@ struct NeonBytes {
     return {Neon::load_bytes(at), Neon::load_bytes(at + 16)};
   }
   static Value value(const std::byte* row, int step) { return {Neon::four_inputs(row, step)}; }
-  static Neon::F end(Sum sum, const Linear& linear, const Input& input, std::size_t r,
-                     int column) {
-    return Neon::scaled(sum.low, sum.high, input.scale()[r], linear.scale() + column,
-                        linear.bias() + column);
+  struct Ends { Neon::F scale, bias; };
+  static Ends ends(const Linear& linear, int column) {
+    return {Neon::load(linear.scale() + column), Neon::load(linear.bias() + column)};
+  }
+  static Neon::F end(Sum sum, Ends ends, const float* scales, std::size_t row) {
+    const Neon::F scale = Neon::mul(Neon::set(scales[row]), ends.scale);
+    return Neon::add(Neon::mul(Neon::floats(sum.low, sum.high), scale), ends.bias);
   }
 };

@@ -1,11 +1,35 @@
 // Linear layers over a vector type V: tiles of some rows by some columns, summed in registers.
 //
 // Like vector_rows.h, it includes nothing. A kernel K says how it reads weights and inputs and how
-// it ends: `Sum` a register of sums, `Row` what identifies an input row, and functions on them.
+// it ends: `Sum` a register of sums, `Ends` what some columns end with, and functions on them.
+
+// Sums of floats end with a bias.
+template <class V>
+struct Biased {
+  struct Ends { typename V::F bias; };
+
+  static Ends ends(const Linear& linear, int column) { return {V::load(linear.bias() + column)}; }
+  static typename V::F end(typename V::F sum, Ends ends, const float*, std::size_t) {
+    return V::add(sum, ends.bias);
+  }
+};
+
+// Those of integers with the scales of their row and columns, too.
+template <class V>
+struct Scaled {
+  struct Ends { typename V::F scale, bias; };
+
+  static Ends ends(const Linear& linear, int column) {
+    return {V::load(linear.scale() + column), V::load(linear.bias() + column)};
+  }
+  static typename V::F end_with(typename V::F sum, Ends ends, float row_scale) {
+    return V::add(V::mul(sum, V::mul(V::set(row_scale), ends.scale)), ends.bias);
+  }
+};
 
 // Float32 weights; V::F sums.
 template <class V>
-struct F32Kernel {
+struct F32Kernel : Biased<V> {
   using Sum = typename V::F;
   static constexpr int width = V::width;
 
@@ -23,14 +47,11 @@ struct F32Kernel {
     return {V::set(reinterpret_cast<const float*>(row)[step])};
   }
   static Sum more(Value x, Weight w, Sum sum) { return V::fma(x.x, w.w, sum); }
-  static typename V::F end(Sum sum, const Linear& linear, const Input&, std::size_t, int column) {
-    return V::add(sum, V::load(linear.bias() + column));
-  }
 };
 
 // bfloat16 weights and inputs, widened to float32 in registers: the first of a pair, the second.
 template <class V>
-struct Bf16Kernel {
+struct Bf16Kernel : Biased<V> {
   using Sum = typename V::F;
   static constexpr int width = V::width;
 
@@ -55,9 +76,6 @@ struct Bf16Kernel {
   }
   static Sum more(Value x, Weight w, Sum sum) {
     return V::fma(x.second, w.second, V::fma(x.first, w.first, sum));
-  }
-  static typename V::F end(Sum sum, const Linear& linear, const Input&, std::size_t, int column) {
-    return V::add(sum, V::load(linear.bias() + column));
   }
 };
 
@@ -113,20 +131,31 @@ struct Tiles {
         sum_step(step);
       }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      float* to = y + (first + static_cast<std::size_t>(r)) * y_stride;
+    // Nothing is read again after a store that it might have changed, and whole tiles ask nothing.
+    const float* scales = input.scale();
+    float* to = y + first * y_stride;
+    const auto finish = [&](auto&& store) {
 #pragma GCC unroll 8
       for (int v = 0; v < VECTORS; ++v) {
-        const std::size_t row = first + static_cast<std::size_t>(r);
-        const typename V::F out = K::end(sums[r][v], linear, input, row, column + v * K::width);
-        const int left = wanted - v * K::width;
-        if (left >= K::width) {
-          V::store(to + v * K::width, out);
-        } else if (left > 0) {
-          V::store_first(to + v * K::width, out, left);
+        const typename K::Ends ends = K::ends(linear, column + v * K::width);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          const std::size_t row = static_cast<std::size_t>(r);
+          store(to + row * y_stride + v * K::width,
+                K::end(sums[r][v], ends, scales, first + row), wanted - v * K::width);
         }
       }
+    };
+    if (wanted == kWide) {
+      finish([](float* at, typename V::F out, int) { V::store(at, out); });
+    } else {
+      finish([](float* at, typename V::F out, int left) {
+        if (left >= K::width) {
+          V::store(at, out);
+        } else if (left > 0) {
+          V::store_first(at, out, left);
+        }
+      });
     }
   }
 

@@ -159,20 +159,28 @@ struct Rows {
     if (i < n) V::store_first(y + i, V::mul(by, V::load_first(y + i, n - i)), n - i);
   }
 
-  // How keys and values are kept: `parts` vectors are read at once.
+  // How keys and values are kept: `parts` vectors are read at once, `bytes` a value, and what is
+  // made of them is to be scaled or not.
   struct Full {
-    static constexpr int parts = 1;
+    static constexpr int parts = 1, bytes = 4;
+    static constexpr bool scaled = false;
     static void load(const std::byte* at, F (&to)[1]) {
       to[0] = V::load(reinterpret_cast<const float*>(at));
     }
   };
   // Two vectors side by side, the first in the low halves of their bits.
   struct Half {
-    static constexpr int parts = 2;
+    static constexpr int parts = 2, bytes = 2;
+    static constexpr bool scaled = false;
     static void load(const std::byte* at, F (&to)[2]) {
       to[0] = V::load_first_of_pairs(at);
       to[1] = V::load_second_of_pairs(at);
     }
+  };
+  struct Bytes {
+    static constexpr int parts = 1, bytes = 1;
+    static constexpr bool scaled = true;
+    static void load(const std::byte* at, F (&to)[1]) { to[0] = V::load_levels(at); }
   };
 
   static F load_some(const float* from, int n) {
@@ -190,8 +198,23 @@ struct Rows {
     }
   }
 
+  static void keep_bytes(const float* x, int n, int padded, std::byte* row, float* scale) {
+    const float factor = quantising_factor(x, n, scale);
+    const F by = V::set(factor);
+    int i = 0;
+    if (factor != 0) {
+      for (; i + W <= n; i += W) V::store_levels(row + i, V::mul(V::load(x + i), by), W);
+      if (i < n) V::store_levels(row + i, V::mul(V::load_first(x + i, n - i), by), n - i);
+      i = n;
+    }
+    for (; i < padded; ++i) row[i] = std::byte{0};
+  }
+
   static const std::byte* row_at(const RowsAt& rows, int j) {
     return rows.base + static_cast<std::size_t>(rows.index ? rows.index[j] : j) * rows.stride;
+  }
+  static float scale_at(const RowsAt& rows, int j) {
+    return rows.scale[rows.index ? rows.index[j] : j];
   }
 
   // out[j] = scale * (query . keys[j]); the query is padded with zeros.
@@ -215,9 +238,16 @@ struct Rows {
 #pragma GCC unroll 8
         for (int k = 0; k < kTogether; ++k) {
           F some[kParts];
-          KEPT::load(key[k] + i * (4 / kParts), some);
+          KEPT::load(key[k] + i * KEPT::bytes, some);
 #pragma GCC unroll 2
           for (int p = 0; p < kParts; ++p) sums[k] = V::fma(part[p], some[p], sums[k]);
+        }
+      }
+      if constexpr (KEPT::scaled) {
+#pragma GCC unroll 8
+        for (int k = 0; k < kTogether; ++k) {
+          const int place = j + k < at.count ? j + k : at.count - 1;
+          sums[k] = V::mul(V::set(scale_at(at.keys, place)), sums[k]);
         }
       }
       const F all = V::mul(by, V::sums(sums));
@@ -234,12 +264,12 @@ struct Rows {
 #pragma GCC unroll 4
     for (int v = 0; v < VECTORS; ++v) sums[0][v] = sums[1][v] = V::zero();
     const auto more = [&](F (&sum)[VECTORS], int j) {
-      const F weight = V::set(weights[j]);
-      const std::byte* value = row_at(at.values, j) + first * (4 / kParts);
+      const F weight = V::set(KEPT::scaled ? weights[j] * scale_at(at.values, j) : weights[j]);
+      const std::byte* value = row_at(at.values, j) + first * KEPT::bytes;
 #pragma GCC unroll 4
       for (int v = 0; v < VECTORS; v += kParts) {
         F some[kParts];
-        KEPT::load(value + v * W * (4 / kParts), some);
+        KEPT::load(value + v * W * KEPT::bytes, some);
 #pragma GCC unroll 2
         for (int p = 0; p < kParts; ++p) sum[v + p] = V::fma(weight, some[p], sum[v + p]);
       }
@@ -419,8 +449,9 @@ constexpr Kernels kernels_over() {
   using R = Rows<V>;
   return {L::f32,       L::bf16,       L::i8,       R::quantise,      R::round,
           R::dot,       R::axpy,       R::add,      R::multiply,      R::scale,
-          R::keep_half, R::template attend<typename R::Full>,
+          R::keep_half, R::keep_bytes, R::template attend<typename R::Full>,
           R::template attend<typename R::Half>,
+          R::template attend<typename R::Bytes>,
           R::softmax,   R::layer_norm, R::rms_norm, R::activate,      R::activate_gate,
           R::exp_row,   R::max,        R::sum_exp,  R::first_above};
 }

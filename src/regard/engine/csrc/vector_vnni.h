@@ -2,7 +2,7 @@
 // bits at once: D::Integers, and functions on them. Like vector_linear.h, it includes nothing.
 
 template <class V, class D>
-struct VnniKernel {
+struct VnniKernel : Scaled<V> {
   using Sum = typename D::Integers;
   static constexpr int width = V::width;
 
@@ -21,10 +21,8 @@ struct VnniKernel {
     return {D::set(four)};
   }
   static Sum more(Value x, Weight w, Sum sum) { return D::dot(sum, x.x, w.w); }
-  static typename V::F end(Sum sum, const Linear& linear, const Input& input, std::size_t r,
-                           int column) {
-    const typename V::F scale =
-        V::mul(V::set(input.scale()[r]), V::load(linear.scale() + column));
-    return V::add(V::mul(D::floats(sum), scale), V::load(linear.bias() + column));
+  static typename V::F end(Sum sum, typename Scaled<V>::Ends ends, const float* scales,
+                           std::size_t row) {
+    return Scaled<V>::end_with(D::floats(sum), ends, scales[row]);
   }
 };
