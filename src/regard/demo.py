@@ -13,7 +13,7 @@ from regard.evaluation.judgement import Judgement
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe
-from regard.recipes.run import PREPARED_TEXT, require_beginning, train_in
+from regard.recipes.run import require_beginning, train_in
 from regard.recipes.summary import write_run_report
 from regard.recipes.trial import Trial, try_steps
 from regard.recipes.write import toml_value
@@ -23,6 +23,7 @@ from regard.text.split import place
 from regard.training.interrupts import Interrupts
 from regard.training.metrics import MetricsLog
 from regard.training.progress import Reporter, make_reporter
+from regard.weights.layout import PREPARED_TEXT
 from regard.weights.run_folder import RunFolder
 
 TEXT = "text"

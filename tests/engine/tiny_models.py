@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.decoding.config import DecodingConfig
 from regard.decoding.dice import seed_of
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.padding import padded
+from regard.decoding.restricted import RestrictedStep
 from regard.decoding.search import search
-from regard.decoding.step import ModelStep
+from regard.decoding.step import ModelStep, Step
 from regard.engine.engine import Dtype, Engine, Found, Sampling
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -32,6 +34,7 @@ from regard.nn.config import (
     YarnScalingConfig,
 )
 from regard.nn.mixers.config import SSRUConfig, StackConfig, WindowConfig
+from regard.text.shortlist import Shortlist
 
 PAD, BOS, EOS, UNUSED = 0, 1, 2, 3
 MOST = 40  # positions of a learned table
@@ -189,11 +192,41 @@ def any_search(
     )
 
 
-def torch_search(model: Transformer, asked: Searched) -> list[list[Hypothesis]]:
+def any_shortlist(
+    model: Transformer, seed: int, *, per_token: int = 3, frequent: int = 4
+) -> Shortlist:
+    """A random one; some source tokens have no tokens of their own."""
+    draw = random.Random(seed)
+    targets = range(model.target_vocabulary)
+    rows = [
+        sorted(draw.sample(targets, draw.choice((0, per_token, per_token))))
+        for _ in range(model.source_vocabulary)
+    ]
+    return Shortlist(
+        offsets=np.cumsum([0, *map(len, rows)]),
+        tokens=np.array([token for row in rows for token in row], np.int32),
+        always=np.unique([PAD, BOS, EOS, UNUSED, *draw.sample(targets, frequent)]),
+        targets=model.target_vocabulary,
+    )
+
+
+def torch_search(
+    model: Transformer, asked: Searched, shortlist: Shortlist | None = None
+) -> list[list[Hypothesis]]:
     """What the PyTorch path answers."""
     source_bs, mask_bs = padded(asked.sources, fill=PAD, device=torch.device("cpu"))
     with torch.inference_mode():
-        step = ModelStep(model, source_bs, mask_bs, attention=asked.config.coverage > 0)
+        step: Step = ModelStep(model, source_bs, mask_bs, attention=asked.config.coverage > 0)
+    if shortlist is not None:
+        step = RestrictedStep(
+            step,
+            [
+                shortlist.allowed(source, prefix)
+                for source, prefix in zip(asked.sources, asked.prefixes, strict=True)
+            ],
+            vocabulary=model.target_vocabulary,
+            device=torch.device("cpu"),
+        )
     return search(
         step,
         batch=len(asked.sources),
@@ -209,7 +242,9 @@ def torch_search(model: Transformer, asked: Searched) -> list[list[Hypothesis]]:
     )
 
 
-def engine_search(engine: Engine, asked: Searched) -> list[list[Found]]:
+def engine_search(
+    engine: Engine, asked: Searched, shortlist: Shortlist | None = None
+) -> list[list[Found]]:
     """What the engine answers."""
     config = asked.config
     sampling = Sampling(
@@ -234,4 +269,5 @@ def engine_search(engine: Engine, asked: Searched) -> list[list[Found]]:
         no_repeat_ngram=config.no_repeat_ngram,
         batch_tokens=config.batch_tokens,
         sampling=sampling if config.method == "sample" else None,
+        shortlist=shortlist,
     )

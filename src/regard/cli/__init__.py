@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 import regard
 from regard.cli.comparison import compare
 from regard.cli.encoding import classify, embed, fill
-from regard.cli.exchange import export, import_, quantize
+from regard.cli.exchange import export, import_, quantize, shortlist
 from regard.cli.generation import generate
 from regard.cli.inspection import doctor, info, list_recipes, show
 from regard.cli.training import average, demo, finetune, merge, train
@@ -22,8 +22,8 @@ from regard.exits import run_guarded
 # Every command, in the order in which --help names them.
 COMMANDS: list[Callable[..., None]] = [
     demo, train, finetune, translate, evaluate, score, generate,
-    embed, classify, fill, average, merge, import_, export, quantize, compare, info,
-    doctor,
+    embed, classify, fill, average, merge, import_, export, quantize, shortlist, compare,
+    info, doctor,
 ]  # fmt: skip
 
 app = App(

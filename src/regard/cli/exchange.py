@@ -1,9 +1,12 @@
-"""The commands that bring checkpoints from elsewhere, take models there, or pack them."""
+"""The commands that bring checkpoints from elsewhere, take models there, or make them faster."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.types import NonNegativeInt
+
+from regard.cli.options import Files
 
 
 def import_(
@@ -80,3 +83,32 @@ def quantize(
 
     size = quantize_run(run, out, dtype)
     print(f"{out}: {dtype}, {size / 2**20:,.1f} MiB of weights, from {run}")
+
+
+def shortlist(
+    run: Path,
+    /,
+    *,
+    source: Files = (),
+    target: Files = (),
+    per_token: NonNegativeInt = 100,
+    frequent: NonNegativeInt = 100,
+) -> None:
+    """Learn which target tokens may translate which source tokens: regard translate --shortlist.
+
+    A sentence is then translated with the tokens that go with its own, and the most frequent
+    ones, alone: that is faster where the vocabulary is large, and may cost a little quality.
+
+    Args:
+        run: The run folder, in which the shortlist is written.
+        source: Line-aligned text to learn from. Default: what the run was trained on.
+        target: Its translation, line by line.
+        per_token: Target tokens that go with each source token, at most. Default: 100.
+        frequent: Most frequent target tokens, which go with every sentence. Default: 100.
+    """
+    from regard.signals import load
+
+    load("regard.serving.shortlist")
+    from regard.serving.shortlist import make_shortlist
+
+    print(make_shortlist(run, source=source, target=target, per_token=per_token, frequent=frequent))

@@ -46,6 +46,7 @@ def translate(
     max_tokens: Annotated[NonNegativeInt | None, Search] = None,
     engine: Literal["auto", "native", "torch"] = "auto",
     dtype: Literal["float32", "bfloat16", "int8", "int4"] | None = None,
+    shortlist: bool = False,
     threads: Threads = None,
     set_: SetDecoding = (),
 ) -> None:
@@ -79,6 +80,7 @@ def translate(
         max_tokens: Longest translation, in tokens; 0 leaves it to the source's length.
         engine: Who searches: native, torch (PyTorch), or by itself native where it can.
         dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
+        shortlist: Use only the tokens that the run's shortlist lets a sentence use.
     """
     from regard.serving import commands
 
@@ -107,6 +109,7 @@ def translate(
         alignments=alignments,
         engine=engine,
         dtype=dtype,
+        shortlist=shortlist,
         threads=threads,
     )
 
@@ -120,6 +123,7 @@ def evaluate(
     ensemble: Ensemble = (),
     engine: Literal["auto", "native", "torch"] = "auto",
     dtype: Literal["float32", "bfloat16", "int8", "int4"] | None = None,
+    shortlist: bool = False,
     threads: Threads = None,
     set_: SetDecoding = (),
     json: Json = False,
@@ -133,6 +137,7 @@ def evaluate(
         ensemble: More run folders, with the same vocabulary, to average with the first.
         engine: Who computes: native, torch (PyTorch), or by itself native where it can.
         dtype: What the engine computes with: float32, or, less exact, bfloat16, int8, int4.
+        shortlist: Use only the tokens that the run's shortlist lets a sentence use.
     """
     from regard.serving import commands
 
@@ -143,6 +148,7 @@ def evaluate(
         overrides=overrides_of({}, set_),
         engine=engine,
         dtype=dtype,
+        shortlist=shortlist,
         threads=threads,
         json=json,
     )

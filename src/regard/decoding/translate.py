@@ -16,10 +16,12 @@ from regard.decoding.lines import (
     piece_seeds,
 )
 from regard.decoding.padding import padded, token_batches
+from regard.decoding.restricted import RestrictedStep
 from regard.decoding.search import search
 from regard.decoding.step import EnsembleStep, ModelStep, Step, evaluating
 from regard.decoding.translation import Translation
 from regard.models.transformer import Transformer
+from regard.text.shortlist import Shortlist
 from regard.text.vocabulary import Vocabulary, framed, never_generated
 
 __all__ = ["Translation", "translate"]
@@ -41,6 +43,7 @@ def translate(
     attention: bool = False,
     first_line: int = 1,
     warn: Callable[[str], None] | None = None,
+    shortlist: Shortlist | None = None,
 ) -> list[Translation]:
     """Translate every line, in order; a blank line gives a blank translation.
 
@@ -58,6 +61,7 @@ def translate(
         attention: keep the attention of every target token over the source tokens.
         first_line: the number of the first line, for warnings.
         warn: called with a sentence that names the line when one is cut into pieces.
+        shortlist: what each piece may use of the target vocabulary, by the first model's tokens.
 
     Raises:
         ModelError: the model's output is NaN, or a prefix is longer than a table of learned
@@ -75,7 +79,15 @@ def translate(
         warn=warn,
     )
     look = alignments or attention
-    found = _search_all(models, source_tokenizers, target_tokenizer, pieces, config, look=look)
+    found = _search_all(
+        models,
+        source_tokenizers,
+        target_tokenizer,
+        pieces,
+        config,
+        look=look,
+        shortlist=shortlist,
+    )
     return join_lines(
         lines,
         pieces,
@@ -104,6 +116,7 @@ def _search_all(
     config: DecodingConfig,
     *,
     look: bool,
+    shortlist: Shortlist | None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of every piece, searched in batches of like lengths."""
     width = config.n_best if config.method == "sample" else config.beam
@@ -123,6 +136,7 @@ def _search_all(
                 [pieces[place] for place in batch],
                 config,
                 look,
+                shortlist,
             )
             for place, hypotheses in zip(batch, results, strict=True):
                 found[place] = hypotheses
@@ -136,6 +150,7 @@ def _search_batch(
     pieces: Sequence[Piece],
     config: DecodingConfig,
     look: bool,
+    shortlist: Shortlist | None,
 ) -> list[list[Hypothesis]]:
     device = models[0].output_weight.device
     needs_attention = look or config.coverage > 0
@@ -152,8 +167,17 @@ def _search_batch(
             steps.append(
                 ModelStep(model, source_bs, mask_bs, attention=needs_attention and number == 0)
             )
+    step: Step = steps[0] if len(steps) == 1 else EnsembleStep(steps)
+    if shortlist is not None:
+        first = source_tokenizers[0]
+        step = RestrictedStep(
+            step,
+            [shortlist.allowed(framed(first, each.sources[0]), each.prefix) for each in pieces],
+            vocabulary=models[0].target_vocabulary,
+            device=device,
+        )
     return search(
-        steps[0] if len(steps) == 1 else EnsembleStep(steps),
+        step,
         batch=len(pieces),
         bos=target.start_id,
         eos=target.eos_id,

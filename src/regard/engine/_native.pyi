@@ -21,6 +21,17 @@ class Packed:
     ) -> None: ...
     def sections(self) -> dict[str, NDArray[np.uint8]]: ...
 
+class Shortlist:
+    def __init__(
+        self,
+        *,
+        offsets: NDArray[np.integer[Any]],
+        tokens: NDArray[np.integer[Any]],
+        always: NDArray[np.integer[Any]],
+        targets: int,
+    ) -> None: ...
+    def allowed(self, source: Sequence[int], prefix: Sequence[int]) -> list[int]: ...
+
 class Engine:
     def __init__(
         self,
@@ -55,6 +66,7 @@ class Engine:
         top_k: int,
         top_p: float,
         min_p: float,
+        shortlist: Shortlist | None,
     ) -> list[list[tuple[list[int], float, float, bool]]]: ...
     def score(
         self,

@@ -13,6 +13,7 @@ from regard.engine import native
 from regard.engine.support import as_float32, kept_sections, native_config, require
 from regard.errors import ModelError
 from regard.models.config import TransformerConfig
+from regard.text.shortlist import Shortlist
 
 if TYPE_CHECKING:
     from regard.engine import _native
@@ -102,6 +103,7 @@ class Engine:
         self.config = config
         self.dtype: Dtype = dtype
         self.isa = native.isa()
+        self._shortlist: tuple[Shortlist, _native.Shortlist] | None = None
         self._kept = kept_sections(weights)
         try:
             self._native: _native.Engine = native.module().Engine(
@@ -147,6 +149,7 @@ class Engine:
         no_repeat_ngram: int = 0,
         batch_tokens: int = 4096,
         sampling: Sampling | None = None,
+        shortlist: Shortlist | None = None,
     ) -> list[list[Found]]:
         """Search each source: its hypotheses, the best first, in the order of the sources.
 
@@ -168,9 +171,12 @@ class Engine:
             batch_tokens: bounds the source tokens times the beam that are worked on at once.
             sampling: draw `n_best` texts, in the place of a search; beam, alpha and coverage have
                 no part in it.
+            shortlist: what each sentence may use, of the model's vocabularies; probabilities are
+                shared out among that alone, and only that is computed (but to sample).
 
         Raises:
-            ModelError: the model's output is NaN, or an id or prefix is none of the model's.
+            ModelError: the model's output is NaN, or an id or prefix is none of the model's, or
+                the shortlist is not for it.
         """
         draw = sampling or Sampling(seeds=())
         with _explained():
@@ -193,11 +199,24 @@ class Engine:
                 top_k=min(draw.top_k, _MOST),
                 top_p=draw.top_p,
                 min_p=draw.min_p,
+                shortlist=None if shortlist is None else self._ready(shortlist),
             )
         return [
             [Found(tuple(tokens), score, log_prob, done) for tokens, score, log_prob, done in each]
             for each in found
         ]
+
+    def _ready(self, shortlist: Shortlist) -> "_native.Shortlist":
+        """A shortlist as the extension has it, made once."""
+        if self._shortlist is None or self._shortlist[0] is not shortlist:
+            made = native.module().Shortlist(
+                offsets=shortlist.offsets,
+                tokens=shortlist.tokens,
+                always=shortlist.always,
+                targets=shortlist.targets,
+            )
+            self._shortlist = (shortlist, made)
+        return self._shortlist[1]
 
     def score(
         self,

@@ -30,10 +30,10 @@ from regard.training.processes import ALONE, Processes, joined
 from regard.training.progress import Reporter, SilentReporter, make_reporter
 from regard.training.result import TrainingResult
 from regard.weights.checkpoints import checkpoint_steps, latest_checkpoint
+from regard.weights.layout import PREPARED_TEXT
 from regard.weights.manifest import read_manifest
 from regard.weights.run_folder import RunFolder
 
-PREPARED_TEXT = "data"
 # What a run may go on with changed; the rest was settled when it began.
 _CHANGEABLE = ("training", "decoding", "generation", "embedding", "data", "labels")
 

@@ -40,6 +40,7 @@ def translate(
     threads: int | None = None,
     engine: str = "auto",
     dtype: str | None = None,
+    shortlist: bool = False,
 ) -> None:
     """Translate lines from a file or standard input to a file or standard output.
 
@@ -60,6 +61,7 @@ def translate(
         threads: CPU threads to use.
         engine: who searches, as `regard.load` has it; where PyTorch must, it is said.
         dtype: what the engine computes with.
+        shortlist: use only what the run's shortlist lets each sentence use.
 
     Raises:
         DataError: the input is not UTF-8 (the lines before it are answered), a file is missing,
@@ -86,7 +88,7 @@ def translate(
         load("regard.serving.answering")
         from regard.serving.answering import answer
 
-        translator = _load(runs, threads, engine, dtype)
+        translator = _load(runs, threads, engine, dtype, shortlist)
         translator.decoding = decoding
         if reason := translator.torch_serves:
             say(f"note: PyTorch translates; the engine does not support {reason}")
@@ -148,6 +150,7 @@ def evaluate(
     threads: int | None = None,
     engine: str = "auto",
     dtype: str | None = None,
+    shortlist: bool = False,
     json: bool = False,
 ) -> None:
     """Translate a test set as training's validation does, and print BLEU, chrF and perplexity.
@@ -163,6 +166,7 @@ def evaluate(
         threads: CPU threads to use.
         engine: who searches and scores, as in `translate`.
         dtype: what the engine computes with.
+        shortlist: use only what the run's shortlist lets each sentence use.
         json: print one JSON object.
 
     Raises:
@@ -175,7 +179,7 @@ def evaluate(
         load("regard.serving.judging")
         from regard.serving.judging import evaluate_and_write
 
-        translator = _load(runs, threads, engine, dtype)
+        translator = _load(runs, threads, engine, dtype, shortlist)
         translator.decoding = decoding
         if reason := translator.torch_serves:
             say(f"note: PyTorch translates; the engine does not support {reason}")
@@ -240,11 +244,15 @@ def _undo_average(run: Path, **options: object) -> None:
 
 
 def _load(
-    runs: Sequence[Path], threads: int | None, engine: str = "auto", dtype: str | None = None
+    runs: Sequence[Path],
+    threads: int | None,
+    engine: str = "auto",
+    dtype: str | None = None,
+    shortlist: bool = False,
 ) -> "Translator":
     from regard.serving.translator import load
 
-    return load(list(runs), threads=threads, engine=engine, dtype=dtype)
+    return load(list(runs), threads=threads, engine=engine, dtype=dtype, shortlist=shortlist)
 
 
 def _check_runs(runs: Sequence[Path], overrides: Sequence[str] = ()) -> DecodingConfig:

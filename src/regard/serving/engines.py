@@ -9,6 +9,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.engine.engine import Dtype, Engine, Sampling
 from regard.serving.choosing import in_engine, keeps_from
 from regard.serving.opening import OpenedRun
+from regard.text.shortlist import Shortlist
 from regard.text.vocabulary import never_generated
 
 
@@ -66,10 +67,14 @@ def choose_engine(
 
 
 class EngineSearch:
-    """The engine as a searcher of `regard.decoding.lines.translate_by`, for one run."""
+    """The engine as a searcher of `regard.decoding.lines.translate_by`, for one run.
 
-    def __init__(self, engine: Engine, run: OpenedRun) -> None:
+    With a shortlist, each sentence uses only what that lets it.
+    """
+
+    def __init__(self, engine: Engine, run: OpenedRun, shortlist: Shortlist | None = None) -> None:
         self._engine = engine
+        self._shortlist = shortlist
         self._target = run.tokenizers.target
 
     def __call__(
@@ -100,6 +105,7 @@ class EngineSearch:
             no_repeat_ngram=config.no_repeat_ngram,
             batch_tokens=config.batch_tokens,
             sampling=None if config.method == "beam" else _sampling(config, seeds),
+            shortlist=self._shortlist,
         )
         hypotheses = [
             [Hypothesis(each.tokens, each.score, each.log_prob, each.finished) for each in some]

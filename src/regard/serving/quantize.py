@@ -14,7 +14,7 @@ from regard.recipes.write import format_recipe
 from regard.serving.opening import Opened, OpenedEncoder, OpenedRun, open_any
 from regard.serving.place import Place
 from regard.signals import held_back
-from regard.weights.layout import MODEL, PACKED
+from regard.weights.layout import MODEL, PACKED, SHORTLIST
 from regard.weights.packed import packed_chunks
 from regard.weights.run_folder import RunFolder
 
@@ -22,7 +22,8 @@ from regard.weights.run_folder import RunFolder
 def quantize(path: Path, out: Path, dtype: str) -> int:
     """Write a run folder for the engine alone; give the bytes of its weights.
 
-    If it is interrupted, or fails, `out` is not there afterwards.
+    If it is interrupted, or fails, `out` is not there afterwards. The run's shortlist, if it
+    has one, goes with it.
 
     Args:
         path: the run folder, of any family.
@@ -60,6 +61,8 @@ def quantize(path: Path, out: Path, dtype: str) -> int:
         made.write_recipe(format_recipe(run.recipe))
         made.write_tokenizers(files.source, None if files.joint else files.target)
         made.replace({PACKED: packed_chunks(sections, dtype, notes)})
+        if SHORTLIST in source.files:
+            made.replace({SHORTLIST: [source.read(SHORTLIST)]})
         return (out / PACKED).stat().st_size
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast, overload
 
 from pydantic import ValidationError
 
-from regard.arguments import items_of, path_of, plain_numbers, require_teller
+from regard.arguments import items_of, path_of, plain_numbers, require, require_teller
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.decoding.lines import most_positions, translate_by
 from regard.decoding.scored import Limits, PairScore, score_by
@@ -27,6 +27,9 @@ from regard.serving.scorer import EngineScorer
 from regard.serving.strings import checked_strings, listed, refuse_unknown
 from regard.signals import load_torch
 from regard.text.corpus import Tokenizers
+from regard.text.shortlist import Shortlist
+from regard.weights.run_folder import RunFolder
+from regard.weights.shortlists import read_shortlist
 
 if TYPE_CHECKING:
     from regard.evaluation.judgement import Judgement
@@ -64,6 +67,7 @@ def load(
     threads: int | None = None,
     engine: str = "auto",
     dtype: str | None = None,
+    shortlist: bool = False,
 ) -> "Translator":
     """Open a trained run, or several as an ensemble, to translate with.
 
@@ -84,14 +88,18 @@ def load(
             engine where there is one that supports the model, on the CPU.
         dtype: what the engine computes with, "float32" (the default), "bfloat16", "int8" or "int4".
             A run of `regard quantize` has but the one that it was packed in.
+        shortlist: translate each sentence only with what the run's shortlist lets it use, which
+            `regard shortlist` made; its probabilities are shared out among that.
 
     Raises:
         RunFolderError: a folder is not there or damaged, its parts do not belong together, or
-            the runs of an ensemble have different target vocabularies.
+            the runs of an ensemble have different target vocabularies; or the run has no
+            shortlist that is its own.
         RegardError: there is no such device, engine or dtype; or the engine must translate and
-            can't (`EngineError`).
+            can't (`EngineError`); or a shortlist is asked of an ensemble.
     """
     check_names(engine, dtype)
+    require(shortlist, bool, "shortlist", "True or False")
     given: Sequence[RunPath] = (
         [path]
         if isinstance(path, (str, os.PathLike))
@@ -103,11 +111,12 @@ def load(
     place = Place(wanted_device(device, engine, paths), threads).check()
     runs = [open_run(one, place) for one in paths]
     require_same_target(runs)
+    allowed = _shortlist(runs) if shortlist else None
     chosen = choose_engine(runs, engine=engine, dtype=dtype, threads=place.threads)
     if chosen.engine is None:
         for run in runs:
             run.held.make()
-    return Translator(runs, chosen)
+    return Translator(runs, chosen, allowed)
 
 
 class Translator:
@@ -117,8 +126,14 @@ class Translator:
     be replaced.
     """
 
-    def __init__(self, runs: Sequence[OpenedRun], chosen: Chosen | None = None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[OpenedRun],
+        chosen: Chosen | None = None,
+        shortlist: Shortlist | None = None,
+    ) -> None:
         self._runs = tuple(runs)
+        self._shortlist = shortlist
         self._chosen = chosen or Chosen()
         self.decoding: DecodingConfig = runs[0].recipe.decoding
 
@@ -257,6 +272,7 @@ class Translator:
             attention=attention,
             first_line=first_line,
             warn=warn,
+            shortlist=self._shortlist,
         )
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> list[PairScore]:
@@ -316,7 +332,7 @@ class Translator:
         given = _checked_pairs(pairs)
         sources = [run.tokenizers.source for run in self._runs]
         target = self.tokenizers.target
-        if self._chosen.engine is not None:
+        if self._chosen.engine is not None or self._shortlist is not None:
             from regard.evaluation.judgement import judge_by
 
             return judge_by(
@@ -337,7 +353,7 @@ class Translator:
     def _searcher(self) -> EngineSearch | None:
         """The engine, if there is one; None leaves it to PyTorch."""
         engine = self._chosen.engine
-        return None if engine is None else EngineSearch(engine, self._runs[0])
+        return None if engine is None else EngineSearch(engine, self._runs[0], self._shortlist)
 
     def _config(self, options: DecodingOptions) -> DecodingConfig:
         refuse_unknown(options, DecodingConfig.model_fields, "translate")
@@ -352,6 +368,17 @@ class Translator:
             return Recipe.model_validate(merged).decoding
         except ValidationError as error:
             raise explain(error, Recipe, source="translate", changed=()) from None
+
+
+def _shortlist(runs: Sequence[OpenedRun]) -> Shortlist:
+    """That of the run."""
+    if len(runs) > 1:
+        raise RegardError(
+            "a shortlist is one run's, and this is an ensemble of several",
+            where="shortlist",
+            hint="Translate without it, or with one run.",
+        )
+    return read_shortlist(RunFolder.open(runs[0].path, model=False), runs[0].tokenizers)
 
 
 def _checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

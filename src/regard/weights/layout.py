@@ -17,6 +17,8 @@ SOURCE_TOKENIZER: Final = "tokenizer.source.json"
 TARGET_TOKENIZER: Final = "tokenizer.target.json"
 METRICS: Final = "metrics.jsonl"
 REPORT: Final = "report.html"
+SHORTLIST: Final = "shortlist.safetensors"
+PREPARED_TEXT: Final = "data"
 
 
 def is_run_folder(path: str | Path) -> bool:

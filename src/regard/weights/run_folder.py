@@ -72,10 +72,11 @@ class RunFolder:
     recipe.toml         all settings that made it
     model.safetensors   the weights to use (model.packed if packed for the engine)
     tokenizer.json      the vocabulary (tokenizer.source.json and tokenizer.target.json if two)
+    shortlist.safetensors  what each source token may become, if regard shortlist was called
     metrics.jsonl       what training measured; only ever appended to
     checkpoints/        the whole state of training, step by step
     report.html         the run as a page to read
-    manifest.json       size and SHA-256 sum of recipe, model and vocabularies
+    manifest.json       size and SHA-256 sum of recipe, model, vocabularies and shortlist
     ```
 
     Get one from `create` (to write), `open` (to read) or `open(..., write=True)`. Whoever

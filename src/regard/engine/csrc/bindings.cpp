@@ -16,6 +16,7 @@
 #include "bindings_kernels.h"
 #include "bindings_listening.h"
 #include "bindings_packed.h"
+#include "bindings_shortlist.h"
 #include "engine.h"
 #include "isa.h"
 
@@ -44,8 +45,9 @@ std::vector<std::vector<Found>> translate(const regard::Engine& engine,
                                           int no_repeat_ngram, std::size_t batch_tokens,
                                           const std::optional<std::vector<std::uint64_t>>& seeds,
                                           double temperature, int top_k, double top_p,
-                                          double min_p) {
+                                          double min_p, const regard::Shortlist* shortlist) {
   regard::SearchOptions options;
+  options.shortlist = shortlist;
   options.bos = bos;
   options.eos = eos;
   options.never = never;
@@ -106,6 +108,7 @@ PYBIND11_MODULE(_native, module) {
   bind_kernels(module);
   bind_families(module);
   bind_packed(module);
+  bind_shortlist(module);
   py::register_exception<regard::NotANumber>(module, "NotANumber", PyExc_ArithmeticError);
   py::class_<regard::Engine>(module, "Engine")
       .def(py::init(&make_engine), py::kw_only(), py::arg("config"), py::arg("weights"),
@@ -116,7 +119,8 @@ PYBIND11_MODULE(_native, module) {
            py::arg("prefixes"), py::arg("bos"), py::arg("eos"), py::arg("never"), py::arg("beam"),
            py::arg("n_best"), py::arg("alpha"), py::arg("coverage"), py::arg("min_tokens"),
            py::arg("no_repeat_ngram"), py::arg("batch_tokens"), py::arg("seeds"),
-           py::arg("temperature"), py::arg("top_k"), py::arg("top_p"), py::arg("min_p"))
+           py::arg("temperature"), py::arg("top_k"), py::arg("top_p"), py::arg("min_p"),
+           py::arg("shortlist"))
       .def("score", &score, py::arg("sources"), py::arg("targets"), py::kw_only(), py::arg("bos"),
            py::arg("never"), py::arg("best"), py::arg("attention"));
 }

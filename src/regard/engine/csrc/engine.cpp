@@ -62,6 +62,16 @@ void check_options(const SearchOptions& options, int vocabulary) {
   require(options.batch_tokens >= 1, "batch_tokens must be at least 1");
 }
 
+void check_shortlist(const Shortlist& shortlist, const ModelConfig& config, std::int32_t eos) {
+  require(shortlist.sources() == config.source_vocabulary &&
+              shortlist.targets() == config.target_vocabulary,
+          "the shortlist is for " + std::to_string(shortlist.sources()) + " source and " +
+              std::to_string(shortlist.targets()) + " target tokens, and the model has " +
+              std::to_string(config.source_vocabulary) + " and " +
+              std::to_string(config.target_vocabulary));
+  require(shortlist.always(eos), "the shortlist does not let every sentence end");
+}
+
 int check_longest(const ModelConfig& config, std::size_t longest) {
   require(longest <= static_cast<std::size_t>(kMostTokens) + 1,
           "a sequence of " + std::to_string(longest) + " tokens is too long");
@@ -152,6 +162,7 @@ std::vector<std::vector<Hypothesis>> Engine::translate(
   const SearchOptions options = settled(asked);
   check_options(options, config.target_vocabulary);
   if (options.sampling.on) check_sampling(options.sampling, sources.size());
+  if (options.shortlist != nullptr) check_shortlist(*options.shortlist, config, options.eos);
   for (const Ids& source : sources) check_ids(source, config.source_vocabulary, "a source");
   check_prefixes(prefixes, options, config.target_vocabulary);
   const int longest = check_lengths(config, sources, max_tokens, prefixes);

@@ -12,6 +12,7 @@
 
 #include "config.h"
 #include "kernels.h"
+#include "shortlist.h"
 
 namespace regard {
 
@@ -64,6 +65,8 @@ struct SearchOptions {
   // Bounds what is worked on at once: source tokens times the beam.
   std::size_t batch_tokens = 4096;
   Sampling sampling;
+  // If given, what sentences may use; it must outlive the call.
+  const Shortlist* shortlist = nullptr;
 };
 
 // `tokens` hold neither start nor end; `finished` is false when the search cut it.

@@ -162,16 +162,34 @@ void Linear::sum_columns() {
   }
 }
 
-Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dtype dtype) {
+Linear Linear::of_zeros(int out, int in, Dtype dtype) {
   Linear packed(out, in, dtype);
   const std::size_t blocks = packed.blocks();
   packed.weight_.assign(blocks * packed.block_bytes_, std::byte{0});
   packed.bias_.assign(blocks * kColumns, 0.0f);
-  if (bias) std::copy_n(bias, out, packed.bias_.own());
   if (dtype == Dtype::i8) {
     packed.scale_.assign(blocks * kColumns, 0.0f);
     packed.sums_.assign(blocks * kColumns, 0);
   }
+  return packed;
+}
+
+// In every dtype a block is lines of four bytes for each of its columns.
+void Linear::take(int to, const Linear& from, int column) {
+  const std::byte* source = from.block(column / kColumns) + column % kColumns * 4;
+  std::byte* target = weight_.own() + to / kColumns * block_bytes_ + to % kColumns * 4;
+  for (std::size_t at = 0; at < block_bytes_; at += std::size_t{4} * kColumns) {
+    std::memcpy(target + at, source + at, 4);
+  }
+  bias_[static_cast<std::size_t>(to)] = from.bias()[column];
+  if (dtype_ != Dtype::i8) return;
+  scale_[static_cast<std::size_t>(to)] = from.scale()[column];
+  sums_[static_cast<std::size_t>(to)] = from.sums()[column];
+}
+
+Linear Linear::pack(const float* weight, const float* bias, int out, int in, Dtype dtype) {
+  Linear packed = of_zeros(out, in, dtype);
+  if (bias) std::copy_n(bias, out, packed.bias_.own());
   const Kernels& use = kernels();
   std::vector<std::byte> row(static_cast<std::size_t>(packed.steps_) * 4);
   for (int o = 0; o < out; ++o) {

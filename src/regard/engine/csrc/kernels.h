@@ -54,6 +54,11 @@ class Linear {
   Dtype dtype() const { return dtype_; }
   std::size_t bytes() const;
 
+  // A layer of zeros, and a column of another layer of the same inputs and dtype put into it, as it
+  // is packed.
+  static Linear of_zeros(int out, int in, Dtype dtype);
+  void take(int to, const Linear& from, int column);
+
   // The weights of one output column as float32, as they are after quantisation: `in` values.
   void unpack(int column, float* weight) const;
 

@@ -8,6 +8,7 @@
 #include "layers.h"
 #include "search.h"
 #include "select.h"
+#include "shortlist.h"
 
 namespace regard {
 
@@ -16,6 +17,7 @@ struct Wish {
   std::int32_t forced = -1;           // only this token, if not -1
   std::vector<std::int32_t> blocked;  // tokens that may not follow, besides those of all rows
   std::uint64_t key = 0;              // of the numbers that it is drawn by, if it is drawn
+  Allowed* allowed = nullptr;         // what its sentence may use, if not all
 };
 
 // The output projection together with log-sum-exp and selection. Columns go through in blocks

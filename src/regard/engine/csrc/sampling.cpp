@@ -15,6 +15,16 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kLogits = 1 << 22;  // that are held at once
 constexpr int kBlock = 512;               // of a sum of exponentials
 
+// Nothing but some tokens, which come in order.
+void keep_only(float* logits, int size, const Ids& tokens) {
+  float* next = logits;
+  for (const std::int32_t token : tokens) {
+    std::fill(next, logits + token, kNothing);
+    next = logits + token + 1;
+  }
+  std::fill(next, logits + size, kNothing);
+}
+
 // The token that arrives first. A token whose tempered logit is x arrives at the time wait / exp(x);
 // compared are the logarithms, of few: one that would be late whatever its wait is exactly, by a
 // bound on it, is not computed.
@@ -87,6 +97,7 @@ std::span<const Candidate> Drawer::candidates(std::size_t row) const {
 
 void Drawer::draw(float* logits, const Wish& wish, Desk& desk, std::size_t row) const {
   const int size = projection_.out();
+  if (wish.allowed != nullptr) keep_only(logits, size, wish.allowed->tokens);
   LogSumExp sum;
   for (int begin = 0; begin < size; begin += kBlock) {
     sum.add(logits + begin, std::min(kBlock, size - begin));

@@ -76,12 +76,20 @@ Batch::Live::Live(Pool& pool, const Job& job, std::size_t which)
   const int likely = std::max({kFirstPositions, static_cast<int>(job.sources[which].size()) + 8,
                                job.options.min_tokens + 1});
   past.reach(std::min(likely, job.max_tokens[which] + 1) * job.options.beam);
+  if (const Shortlist* shortlist = job.options.shortlist) {
+    allowed.tokens = shortlist->allowed(job.sources[which],
+                                        job.prefixes.empty() ? nullptr : &job.prefixes[which]);
+  }
 }
 
 Batch::Batch(Work& work, Job& job, Queue& queue, std::size_t bound)
     : job_(job), queue_(queue), bound_(bound), work_(work),
       chooser_(job.model.projection, job.options.beam, job.never),
-      drawer_(job.model.projection, job.options.sampling, job.never) {}
+      drawer_(job.model.projection, job.options.sampling, job.never) {
+  if (job.options.shortlist != nullptr && !job.options.sampling.on) {
+    picker_.emplace(job.model.projection, job.options.beam, job.never);
+  }
+}
 
 void Batch::run() {
   for (;;) {
@@ -113,6 +121,7 @@ void Batch::refill() {
     if (place >= queue_.order.size()) break;
     live_.push_back(std::make_unique<Live>(work_.pool, job_, number));
     cost_ += live_.back()->cost;
+    if (picker_) picker_->enter(live_.back()->allowed);
     sources.push_back({&job_.sources[number], &live_.back()->memory});
   }
   encode(work_, job_.model, sources, [this] { keep_on(); });
@@ -133,6 +142,7 @@ void Batch::step() {
       Wish& wish = wishes_[rows_.size()];
       wish.forced = search.forced();
       search.block(slot, wish.blocked);
+      wish.allowed = job_.options.shortlist == nullptr ? nullptr : &live->allowed;
       if (drawn) wish.key = search.key(slot);
       rows_.push_back({&live->memory, static_cast<int>(job_.sources[live->number].size()),
                        &live->past, running.places.data(), search.length() + 1,
@@ -142,6 +152,8 @@ void Batch::step() {
   const float* hidden = decode(work_, job_.model, rows_);
   if (drawn) {
     drawer_.choose(work_, hidden, wishes_);
+  } else if (picker_) {
+    picker_->choose(work_, hidden, wishes_);
   } else {
     chooser_.choose(work_, hidden, wishes_);
   }
@@ -151,11 +163,15 @@ void Batch::step() {
     candidates.clear();
     const std::size_t running = live->search.running().size();
     for (std::size_t slot = 0; slot < running; ++slot) {
-      candidates.push_back(drawn ? drawer_.candidates(row) : chooser_.candidates(row));
-      ++row;
+      candidates.push_back(this->candidates(row++));
     }
     live->search.advance(candidates);
   }
+}
+
+std::span<const Candidate> Batch::candidates(std::size_t row) const {
+  if (job_.options.sampling.on) return drawer_.candidates(row);
+  return picker_ ? picker_->candidates(row) : chooser_.candidates(row);
 }
 
 void Batch::leave() {
@@ -163,6 +179,7 @@ void Batch::leave() {
     if (!live->search.done()) continue;
     job_.results[live->number] = live->search.take();
     cost_ -= live->cost;
+    if (picker_) picker_->leave(live->allowed);
   }
   std::erase_if(live_, [](const auto& live) { return live->search.done(); });
 }

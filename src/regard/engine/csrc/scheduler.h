@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cache.h"
@@ -11,6 +12,7 @@
 #include "encoder.h"
 #include "engine.h"
 #include "layers.h"
+#include "picker.h"
 #include "projection.h"
 #include "sampling.h"
 #include "search.h"
@@ -55,9 +57,11 @@ class Batch {
     Cache memory;
     Cache past;
     Search search;
+    Allowed allowed;
   };
 
   void keep_on() const;
+  std::span<const Candidate> candidates(std::size_t row) const;
   void refill();
   void step();
   void leave();
@@ -69,6 +73,7 @@ class Batch {
   Work& work_;
   Chooser chooser_;
   Drawer drawer_;
+  std::optional<Picker> picker_;  // where there is a shortlist, in the place of the Chooser
   std::vector<std::unique_ptr<Live>> live_;
   std::vector<LiveRow> rows_;
   std::vector<Wish> wishes_;

@@ -1,0 +1,196 @@
+"""Makes a run's shortlist: which target tokens may translate which source tokens."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from regard.errors import DataError, RegardError, command
+from regard.recipes.load import load_recipe_of
+from regard.recipes.recipe import Recipe
+from regard.text.arrays import CorpusWriter, Side, token_type
+from regard.text.corpus import CHUNK_PAIRS, INDEX_FILE, Tokenizers
+from regard.text.inputs import PairFile
+from regard.text.lexicon import learn_lexicon, shortlist_of
+from regard.text.prepared import read_index, sums
+from regard.text.shortlist import Shortlist
+from regard.text.vocabulary import framed
+from regard.weights.layout import PREPARED_TEXT, SHORTLIST
+from regard.weights.run_folder import RunFolder
+from regard.weights.shortlists import write_shortlist
+from regard.weights.vocabularies import open_tokenizers
+
+_NOTHING = "no pair of the text has words on both sides"
+PER_TOKEN = 100
+FREQUENT = 100
+# Pairs to say what a shortlist holds: so many at most, and one of so many.
+_LOOKED_AT = 2000
+_OF = 50
+
+
+@dataclass(frozen=True)
+class Made:
+    """A shortlist that was written: of how many pairs, and what it comes to.
+
+    Over pairs of its text that it was not learned from, `mean` is how many tokens a sentence may
+    use, and `held` which share of the tokens of its translation are among them.
+    """
+
+    path: Path
+    bytes: int
+    pairs: int
+    targets: int
+    mean: float
+    held: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.bytes / 2**20:,.1f} MiB, learned from {self.pairs:,} pairs; a "
+            f"sentence may use {self.mean:,.0f} of {self.targets:,} tokens on average, among them "
+            f"{100 * self.held:.1f}% of those of its translation"
+        )
+
+
+def make_shortlist(
+    path: str | Path,
+    *,
+    source: Sequence[str | Path] = (),
+    target: Sequence[str | Path] = (),
+    per_token: int = PER_TOKEN,
+    frequent: int = FREQUENT,
+) -> Made:
+    """Learn the shortlist of a run, and write it into its folder.
+
+    Args:
+        path: the run folder of an encoder-decoder, packed or not.
+        source: line-aligned text to learn from; left out, what the run was trained on.
+        target: its translation, as many files.
+        per_token: how many target tokens go with each source token, at most.
+        frequent: how many of the most frequent target tokens go with every sentence.
+
+    Raises:
+        RegardError: the counts make no sense, or there are not as many files on either side.
+        RunFolderError: it is no whole run folder, or can't be written.
+        DataError: a file is missing or damaged, or the run's own text is not there.
+    """
+    for name, value in (("per_token", per_token), ("frequent", frequent)):
+        if value < 0:
+            raise RegardError(f"expected 0 or more, got {value}", where=name)
+    if len(source) != len(target):
+        raise RegardError(
+            f"there are {len(source)} source and {len(target)} target files", where="source"
+        )
+    load_recipe_of(Recipe, Path(path))
+    with RunFolder.open(path, write=True) as run:
+        tokenizers = open_tokenizers(run)
+        files = [PairFile(str(one), str(other)) for one, other in zip(source, target, strict=True)]
+        with _sides(run, tokenizers, files) as (sources, targets):
+            apart = _apart(len(sources.offsets.array) - 1)
+            shortlist, pairs = _learn(sources, targets, tokenizers, per_token, frequent, apart)
+            mean, held = _look(shortlist, sources, targets, tokenizers, apart)
+        notes = {"pairs": pairs, "per_token": per_token, "frequent": frequent}
+        size = write_shortlist(
+            run, shortlist, tokenizers, {name: str(value) for name, value in notes.items()}
+        )
+    return Made(Path(path) / SHORTLIST, size, pairs, tokenizers.target.size, mean, held)
+
+
+@contextmanager
+def _sides(
+    run: RunFolder, tokenizers: Tokenizers, files: Sequence[PairFile]
+) -> Iterator[tuple[Side, Side]]:
+    """The text to learn from as ids: the run's own, or files that are turned into ids aside."""
+    types = [token_type(each.size) for each in (tokenizers.source, tokenizers.target)]
+    if not files:
+        folder = run.path / PREPARED_TEXT
+        _require_own_text(folder, run.path, tokenizers)
+        yield Side(folder, "source", types[0]), Side(folder, "target", types[1])
+        return
+    with TemporaryDirectory(prefix="regard-") as place:
+        writer = CorpusWriter(Path(place), tokenizers.source.size, tokenizers.target.size)
+        for file in files:
+            rest = file.pairs()
+            while pairs := list(islice(rest, CHUNK_PAIRS)):
+                writer.write(
+                    tokenizers.source.encode_batch([one for one, _ in pairs]),
+                    tokenizers.target.encode_batch([other for _, other in pairs]),
+                    range(len(pairs)),
+                )
+        writer.close()
+        if not all(
+            (Path(place) / f"{side}.tokens.bin").stat().st_size for side in ("source", "target")
+        ):
+            raise DataError(_NOTHING, where=", ".join(file.name for file in files))
+        yield Side(Path(place), "source", types[0]), Side(Path(place), "target", types[1])
+
+
+def _require_own_text(folder: Path, run: Path, tokenizers: Tokenizers) -> None:
+    """Refuse a run whose text is not there, or was made with other vocabularies."""
+    hint = (
+        "Give the text: "
+        f"{command('shortlist', run, '--source', 'train.source', '--target', 'train.target')}"
+    )
+    try:
+        index = read_index(folder / INDEX_FILE)
+        ours = index["tokenizers"] == sums([tokenizers.source, tokenizers.target])
+        whole = all((folder / name).stat().st_size == size for name, size in index["sizes"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise DataError(
+            "the text that the run was trained on is not there", where=str(folder), hint=hint
+        ) from None
+    if not ours or not whole:
+        problem = "is not whole" if ours else "was prepared with other vocabularies"
+        raise DataError(f"the text {problem}", where=str(folder), hint=hint)
+
+
+def _apart(pairs: int) -> list[int]:
+    """Pairs that nothing is learned from, evenly spread; none of very few."""
+    count = min(pairs // _OF, _LOOKED_AT)
+    return [place * pairs // count for place in range(count)]
+
+
+def _learn(
+    source: Side,
+    target: Side,
+    tokenizers: Tokenizers,
+    per_token: int,
+    frequent: int,
+    apart: Sequence[int],
+) -> tuple[Shortlist, int]:
+    """The shortlist, and the number of pairs that it was learned from."""
+    sizes = {"sources": tokenizers.source.size, "targets": tokenizers.target.size}
+    lexicon = learn_lexicon(source, target, **sizes, without=apart)
+    if not lexicon.pairs:
+        raise DataError(_NOTHING)
+    vocabulary = tokenizers.target
+    shortlist = shortlist_of(
+        lexicon,
+        sources=tokenizers.source.size,
+        per_token=per_token,
+        frequent=frequent,
+        special={*vocabulary.control_ids, *vocabulary.end_ids, vocabulary.eos_id},
+        itself=tokenizers.joint,
+    )
+    return shortlist, lexicon.pairs
+
+
+def _look(
+    shortlist: Shortlist,
+    source: Side,
+    target: Side,
+    tokenizers: Tokenizers,
+    apart: Sequence[int],
+) -> tuple[float, float]:
+    """How many tokens a sentence may use, and which share of its translation's are among them."""
+    sizes, held, tokens = [], 0, 0
+    for pair in apart or range(len(source.offsets.array) - 1):
+        allowed = shortlist.allowed(framed(tokenizers.source, source.ids(pair).tolist()))
+        wanted = target.ids(pair)
+        sizes.append(len(allowed))
+        held += int(np.isin(wanted, allowed).sum())
+        tokens += len(wanted)
+    return float(np.mean(sizes)), held / max(tokens, 1)
