@@ -241,10 +241,10 @@ def test_the_conclusion_says_which_layer_learns_which_task() -> None:
     assert not [each for each in caveats(learned) if "steps" in each]
     some = with_quality(example(), plain=(0.4, 0.5, 0.6), window=(0.1, 0.1, 0.2))
     assert conclusions(some)[1].endswith(
-        "in 400 steps copying best by plain (50 % right, 10 % by guessing)."
+        "in 400 steps copying went best with plain (50 % right, 10 % by guessing)."
     )
     lucky = with_quality(example(), plain=(0.1, 0.5, 0.9), window=(0.1, 0.1, 0.2))
-    assert conclusions(lucky)[1].endswith("in 400 steps copying by none.")
+    assert conclusions(lucky)[1].endswith("in 400 steps copying is learned by none.")
     assert (
         "39 to 41 steps were too few for any layer to learn a small task"
         in (conclusions(example())[1])

@@ -144,24 +144,30 @@ def _learned(found: Comparison) -> str:
     if not by_task:
         return ""
     steps = [each for runs in by_task.values() for _, run in runs for each in run.steps]
-    clauses = [_of_task(task, runs) for task, runs in by_task.items()]
-    short = min(steps) < FEW_STEPS
-    if short and not any(" is learned by " in clause for clause in clauses):
-        head = f"{_range(steps)} steps were too few for any layer to learn a small task"
-        begun = [clause for clause in clauses if "best" in clause]
-        return f"{head} ({'; '.join(begun)})" if begun else head
+    able = {
+        task: [name for name, run in runs if min(run.accuracies) >= LEARNED]
+        for task, runs in by_task.items()
+    }
+    if min(steps) < FEW_STEPS and not any(able.values()):
+        begun = [_begun(task, runs) for task, runs in by_task.items()]
+        clauses = ["were too few for any layer to learn a small task", *filter(None, begun)]
+        return f"{_range(steps)} steps {', '.join(clauses)}"
+    clauses = [
+        f"{task} is learned by {_names(able[task])}"
+        if able[task]
+        else _begun(task, runs) or f"{task} is learned by none"
+        for task, runs in by_task.items()
+    ]
     return f"in {_range(steps)} steps {', '.join(clauses)}"
 
 
-def _of_task(task: str, runs: list[tuple[str, Quality]]) -> str:
-    able = [name for name, run in runs if min(run.accuracies) >= LEARNED]
-    if able:
-        return f"{task} is learned by {_names(able)}"
+def _begun(task: str, runs: list[tuple[str, Quality]]) -> str:
+    """The best layer at a task that none has learned; "" if it may have guessed."""
     name, run = max(runs, key=lambda each: mean(each[1].accuracies))
     if min(run.accuracies) < run.chance + _BEGUN:
-        return f"{task} by none"
+        return ""
     return (
-        f"{task} best by {name} ({100 * mean(run.accuracies):.0f} % right, "
+        f"{task} went best with {name} ({100 * mean(run.accuracies):.0f} % right, "
         f"{100 * run.chance:.0f} % by guessing)"
     )
 

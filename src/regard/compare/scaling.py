@@ -112,7 +112,7 @@ def crossing(
     other = dict(baseline)
     both = [(x, math.log(y / other[x])) for x, y in cure if y > 0 and other.get(x, 0) > 0]
     if not both:
-        return None, "not measured at the same lengths"
+        return None, "no length in common"
     if len(both) < FEWEST:
         return None, f"too few lengths ({', '.join(f'{x:,}' for x, _ in both)})"
     above = [place for place, (_, ratio) in enumerate(both) if ratio >= 0]
@@ -139,6 +139,8 @@ def crossovers(layers: Sequence[Layer]) -> tuple[Crossover, ...]:
                 for quantity in quantities:
                     ours, theirs = (_points(layer, of, quantity) for layer in (cure, baseline))
                     if ours and theirs:
+                        if quantity == "memory":
+                            ours = _told(ours, theirs)
                         length, note = crossing(ours, theirs)
                         found.append(
                             Crossover(
@@ -159,8 +161,15 @@ def _points(layer: Layer, of: Pass, quantity: Quantity) -> list[tuple[int, float
         return []
     if quantity == "time":
         return [(point.n, point.seconds) for point in curve.points if point.seconds]
-    peaks = [(point.n, point.peak_bytes) for point in curve.points]
-    return [(n, float(max(peak, LEAST_BYTES))) for n, peak in peaks if peak]
+    return [(point.n, float(point.peak_bytes)) for point in curve.points if point.peak_bytes]
+
+
+def _told(
+    ours: Sequence[tuple[int, float]], theirs: Sequence[tuple[int, float]]
+) -> list[tuple[int, float]]:
+    """The points of a curve of bytes without those where both curves are too low to be told."""
+    other = dict(theirs)
+    return [(n, held) for n, held in ours if max(held, other.get(n, 0.0)) >= LEAST_BYTES]
 
 
 def _line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float]:
