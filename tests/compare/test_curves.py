@@ -205,7 +205,7 @@ def test_a_process_that_was_ended_says_how_and_another_goes_on(helper: Helper) -
 
 
 def test_memory_that_there_is_not_is_said_and_the_process_goes_on(helper: Helper) -> None:
-    found = helper.passes(order(2**20))
+    found = helper.passes(order(2**20, seconds=60.0))
     assert isinstance(found, str)
     assert "memory" in found
     assert isinstance(helper.passes(order(16)), PassFound)

@@ -30,9 +30,12 @@ def test_a_comparison_is_written_whole_and_nothing_is_left_beside_it(tmp_path: P
 def test_an_earlier_comparison_is_replaced_and_other_files_stay(tmp_path: Path) -> None:
     written(tmp_path / "out", example())
     (tmp_path / "out" / "mine.txt").write_text("mine", encoding="utf-8")
+    (tmp_path / "out" / "mine.svg").touch()
+    (tmp_path / "out" / "decode-time.svg").touch()  # as a longer comparison has
     written(tmp_path / "out", example().model_copy(update={"seed": 8}))
     assert (tmp_path / "out" / "compare.html").read_text(encoding="utf-8") == "seed 8"
     assert (tmp_path / "out" / "mine.txt").read_text(encoding="utf-8") == "mine"
+    assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {"mine.svg"}
 
 
 def test_what_was_stopped_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from regard.compare import drawing
 from regard.compare import plots as plots_module
 from regard.compare.conclusion import caveats, conclusions
 from regard.compare.drawing import Plot, as_file, on_page, require_plots
+from regard.compare.folder import _PLOT
 from regard.compare.layers import NAMES
 from regard.compare.page import render_page, write_page
 from regard.compare.plots import plots
@@ -299,6 +300,7 @@ def test_every_plot_has_words_for_who_can_not_see_it_and_suits_light_and_dark(
 ) -> None:
     text = render_page(example(), drawn)
     for plot in drawn:
+        assert _PLOT.fullmatch(f"{plot.name}.svg")  # else an older one would stay
         assert f'aria-label="{plot.title}: ' in text
         assert f"<title>{plot.title}</title>" in as_file(plot)
         assert "currentColor" in on_page(plot)

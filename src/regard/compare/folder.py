@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,11 @@ from regard.weights.files import PARTIAL, blames, sync_file, sync_folder, tempor
 
 RESULT: Final = "compare.json"
 PAGE: Final = "compare.html"
+# The plots that there can be, see `regard.compare.plots`.
+_PLOT: Final = re.compile(
+    r"((forward|training)-(time|memory)-by-[nd]|decode-(time|state)|sequential|path|gradients"
+    r"|quality-[a-z]+)\.svg"
+)
 _HINT: Final = "Choose another with --out."
 
 
@@ -51,8 +57,9 @@ def publish(
 ) -> None:
     """Write a comparison, with what `write` makes of it, into `aside`, and then move it to `out`.
 
-    An earlier comparison in `out` is replaced, file by file; other files there are left alone.
-    Where `write` fails, what it has written by then is published none the less.
+    An earlier comparison in `out` is replaced, its page and plots too where there are none now;
+    other files there are left alone. Where `write` fails, what it has written by then is
+    published none the less.
 
     Raises:
         RunFolderError: it can't be written.
@@ -73,8 +80,10 @@ def publish(
         out.mkdir(parents=True, exist_ok=True)
         for path in made:
             path.replace(out / path.name)
-        if problem is not None:
-            (out / PAGE).unlink(missing_ok=True)  # It would be that of an earlier comparison.
+        for path in [*out.iterdir()]:
+            older = path.name == PAGE or _PLOT.fullmatch(path.name)
+            if older and not any(path.name == each.name for each in made):
+                path.unlink()
     sync_folder(out)
     if problem is not None:
         raise RegardError(
