@@ -26,15 +26,14 @@ SETTINGS = [
     "model.d_ff=32", "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.1",
     "training.accumulate=2", "decoding.beam=1", "decoding.max_extra_tokens=1",
 ]  # fmt: skip
-VARIANTS = {
-    "float32": ["training.precision=float32"],
-    "bfloat16": ["training.precision=bfloat16"],
+PRECISIONS = ["float32", "bfloat16"]
+EXTRAS = {
+    "plain": [],
+    "average": ["training.ema_decay=0.9"],
+    "BPE-dropout": ["vocabulary.bpe_dropout=0.2"],
     "average and BPE-dropout": [
-        "training.precision=float32", "training.ema_decay=0.9", "vocabulary.bpe_dropout=0.2"
-    ],
-    "all": [
-        "training.precision=bfloat16", "training.ema_decay=0.9", "vocabulary.bpe_dropout=0.2",
-        "training.clip_norm=0.5", 'training.optimizer.kind="adamw"',
+        "training.ema_decay=0.9", "vocabulary.bpe_dropout=0.2", "training.clip_norm=0.5",
+        'training.optimizer.kind="adamw"',
     ],
 }  # fmt: skip
 STOPS = ["at an epoch's edge", "amid an epoch", "amid an accumulation", "amid a validation"]
@@ -108,34 +107,39 @@ def stopping(monkeypatch: pytest.MonkeyPatch, stop: str, whole: list[Step]) -> N
     monkeypatch.setattr(pairs, "translation_loss", loss)
 
 
-def made(run: Path) -> list[bytes]:
+def made(run: Path) -> dict[str, bytes]:
+    """The model and all tensors of the last checkpoint."""
     last = run / f"checkpoints/step-{STEPS:08d}"
-    names = ["model", "optimizer", "random"]
-    return [
-        (run / "model.safetensors").read_bytes(),
-        *((last / f"{name}.safetensors").read_bytes() for name in names),
-    ]
+    files = [run / "model.safetensors", *sorted(last.glob("*.safetensors"))]
+    return {path.name if path.parent == run else f"last/{path.name}": path.read_bytes()
+            for path in files}  # fmt: skip
 
 
-@pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_stopped_and_resumed_training_is_the_one_that_was_not_stopped(
-    variant: str,
-    stop: str,
+@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_training_stopped_anywhere_and_resumed_is_the_one_that_was_not_stopped(
+    precision: str,
+    extra: str,
     text: Path,
     trace: list[Step],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    recipe = regard.load_recipe("tiny", [f'data.tsv=["{text}"]', *SETTINGS, *VARIANTS[variant]])
+    keys = [f"training.precision={precision}", *EXTRAS[extra]]
+    recipe = regard.load_recipe("tiny", [f'data.tsv=["{text}"]', *SETTINGS, *keys])
     train(recipe, tmp_path / "whole", reporter=SilentReporter())
     whole = trace.copy()
-    trace.clear()
-    with monkeypatch.context() as patch:
-        stopping(patch, stop, whole)
-        with pytest.raises(Interrupted):
-            train(recipe, tmp_path / "cut", reporter=SilentReporter())
-    assert 0 < len(trace) < STEPS
-    resume(tmp_path / "cut", reporter=SilentReporter())
-    assert trace == whole
-    assert made(tmp_path / "cut") == made(tmp_path / "whole")
+    wanted = {"model.safetensors", "last/model.safetensors", "last/optimizer.safetensors",
+              "last/random.safetensors"}  # fmt: skip
+    wanted |= {"last/ema.safetensors"} if "average" in extra else set()
+    assert made(tmp_path / "whole").keys() == wanted
+    for stop in STOPS:
+        trace.clear()
+        with monkeypatch.context() as patch:
+            stopping(patch, stop, whole)
+            with pytest.raises(Interrupted):
+                train(recipe, tmp_path / stop, reporter=SilentReporter())
+        assert 0 < len(trace) < STEPS
+        resume(tmp_path / stop, reporter=SilentReporter())
+        assert trace == whole, stop
+        assert made(tmp_path / stop) == made(tmp_path / "whole"), stop

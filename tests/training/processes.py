@@ -6,6 +6,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,12 @@ import torch
 from torch import distributed
 
 from regard.training.processes import Processes, connected
+
+# What the children import on their way, so that no child has to.
+for name in ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor",
+             "sacrebleu", "torch.utils.tensorboard"):  # fmt: skip
+    with suppress(ImportError):
+        import_module(name)
 
 
 def together(count: int, work: Callable[[Processes], Any]) -> list[Any]:

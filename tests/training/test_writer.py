@@ -1,19 +1,23 @@
 """Checkpoints are copied at once and written beside the training."""
 
 import errno
+import itertools
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from training.conftest import Trained
 
 from regard.errors import RunFolderError
+from regard.training import keeper
 from regard.training.losses import translation_loss
 from regard.training.state import copied
 from regard.training.writer import Writer
 from regard.weights import checkpoints, files
-from regard.weights.checkpoints import checkpoint_steps
+from regard.weights.checkpoints import checkpoint_steps, latest_checkpoint
 from regard.weights.tensors import read_tensors
 
 
@@ -104,6 +108,76 @@ def test_a_checkpoint_that_can_not_be_written_ends_the_training_and_the_one_befo
     resumed = train("cut", max_steps=12, resume=True)
     for name, weight in whole.weights.items():
         assert torch.equal(weight, resumed.weights[name])
+
+
+DISK_CALLS = ("_write", "_sync", "_rename", "_remove", "_make_folder")
+
+
+def amid_save(patch: pytest.MonkeyPatch, step: int, act: Callable[[int, str], None]) -> None:
+    """Call `act`, with a running number, before each call amid that save that changes the disk."""
+    save, keep, numbers = keeper.save_checkpoint, keeper.keep_checkpoints, itertools.count()
+    saving: list[int] = []
+
+    def saved(folder: Path, number: int, *arguments: object) -> object:
+        saving.append(number)
+        return save(folder, number, *arguments)
+
+    def kept(*arguments: object, **named: object) -> None:
+        keep(*arguments, **named)
+        saving.append(-1)
+
+    def watched(name: str) -> Callable[..., object]:
+        call = getattr(files, name)
+
+        def calling(*arguments: object) -> object:
+            if saving and saving[-1] == step:
+                act(next(numbers), name)
+            return call(*arguments)
+
+        return calling
+
+    patch.setattr(keeper, "save_checkpoint", saved)
+    patch.setattr(keeper, "keep_checkpoints", kept)
+    for name in DISK_CALLS:
+        patch.setattr(files, name, watched(name))
+
+
+# tests/weights/test_crashes.py lets each call fail in each of these ways.
+FAULTS = (errno.ENOSPC, errno.EROFS, errno.EIO)
+
+
+def test_whatever_the_disk_refuses_amid_a_save_a_checkpoint_is_whole_and_the_file_is_named(
+    train: Callable[..., Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"max_steps": 2, "checkpoint_every": 1, "keep_last": 1}
+    calls: list[str] = []
+    with monkeypatch.context() as patch:
+        amid_save(patch, 2, lambda _, name: calls.append(name))
+        train("dry", **kept)
+    # Four tensor files or so, a state, a manifest, the folder, and the checkpoint before it gone.
+    assert set(calls) == set(DISK_CALLS)
+    assert len(calls) >= 20
+    for number, name in enumerate(calls):
+        code = FAULTS[number % 3]
+
+        def refuse(at: int, called: str, number: int = number, code: int = code) -> None:
+            if at == number:
+                raise OSError(code, os.strerror(code))
+
+        with monkeypatch.context() as patch:
+            amid_save(patch, 2, refuse)
+            with pytest.raises(RunFolderError) as caught:
+                train(f"run-{number}", **kept)
+        path = tmp_path / f"run-{number}"
+        assert caught.value.exit_code == 2
+        assert caught.value.where.startswith(str(path)), name
+        assert os.strerror(code) in str(caught.value)
+        said: list[str] = []
+        found = latest_checkpoint(path, said.append)
+        assert found is not None
+        assert found.step in (1, 2)
+        assert found.state()["position"]["step"] == found.step
+        assert said == []
 
 
 def test_the_save_under_way_ends_before_another_error_leaves_the_folder(

@@ -96,7 +96,11 @@ def partial_names(path: Path) -> list[str]:
     return [found.name for found in path.rglob("*") if found.name.endswith(".partial")]
 
 
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize(
+    ("lasting", "code"),
+    [(False, errno.ENOSPC), (True, errno.ENOSPC), (False, errno.EROFS), (False, errno.EIO)],
+    ids=["full once", "full from then on", "read-only", "broken"],
+)
 def test_a_disk_that_fails_at_any_call_harms_nothing_that_was_there(
     tmp_path: Path,
     run_path: Path,
@@ -104,6 +108,7 @@ def test_a_disk_that_fails_at_any_call_harms_nothing_that_was_there(
     calls: list[str],
     monkeypatch: pytest.MonkeyPatch,
     lasting: bool,
+    code: int,
 ) -> None:
     points = list(enumerate(calls))
     for number, name in points[:: 3 if lasting else 1]:
@@ -112,11 +117,11 @@ def test_a_disk_that_fails_at_any_call_harms_nothing_that_was_there(
 
         def fail(at: int, called: str, _: tuple, number: int = number, name: str = name) -> None:
             if at == number or (lasting and at > number and called == name):
-                raise OSError(errno.ENOSPC, "No space left on device")
+                raise OSError(code, os.strerror(code))
 
         with monkeypatch.context() as patch, RunFolder.open(path, write=True) as run:
             intercept(patch, fail)
-            with pytest.raises(RunFolderError, match="No space left on device") as caught:
+            with pytest.raises(RunFolderError, match=os.strerror(code)) as caught:
                 work(run)
         assert caught.value.where.startswith(str(path))
         assert ".partial" not in caught.value.where or name == "_remove"
