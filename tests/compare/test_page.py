@@ -52,6 +52,20 @@ def test_the_page_the_table_and_every_plot_are_written(tmp_path: Path) -> None:
         assert wanted in text, wanted
 
 
+def test_every_exponent_stands_beside_theory_s_with_its_lengths() -> None:
+    text = render_page(example(), [])
+    table = text[text.index("All exponents") :].partition("</table>")[0]
+    rows = table.split("<tr>")[2:]
+    assert len(rows) == 3
+    measured = (
+        '<td>n<sup>2.00</sup><br><span class="note">n<sup>2</sup></span>'
+        '<br><span class="note">128 to 1,024</span></td>'
+    )
+    assert rows[0].count(measured) == 4
+    assert rows[0].count('<td>–<br><span class="note">d<sup>2</sup></span></td>') == 2
+    assert rows[0].count('<td>–<br><span class="note">d<sup>1</sup></span></td>') == 2
+
+
 def test_the_page_loads_nothing_and_has_every_name_once(drawn: list[Plot]) -> None:
     text = render_page(example(), drawn)
     assert not re.findall(r'(?:src|href)="(?!#)', re.sub(r'xmlns(:\w+)?="[^"]*"', "", text))

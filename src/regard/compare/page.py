@@ -54,6 +54,7 @@ def render_page(found: Comparison, drawn: Sequence[Plot]) -> str:
         ),
         _section("Where each pays", _crossings(found), _CROSSING_NOTE),
         _section("How it grows", _figures(lines)),
+        _section("All exponents", _exponents(found), _EXPONENTS_NOTE),
         _section("Decoding", _decoding(found), "One token more, and what is kept between tokens."),
         _section(
             "What each learns", _learned(found) + _figures(bars), _learned_note(found)
@@ -71,6 +72,10 @@ _HEADS = (
     "layer", "parameters", "forward, time", "training, time", "training, memory",
     "operations in sequence", "path", "training by d, time",
 )  # fmt: skip
+_EXPONENTS_NOTE = (
+    "Measured, theory's leading term below it, and between which lengths or widths. With the width "
+    "the terms of d still weigh as much as those of its square."
+)
 _CROSSING_NOTE = "The length from which on a layer is below full attention, interpolated."
 
 
@@ -98,6 +103,32 @@ def _time(layer: Layer, of: Pass, axis: Axis, order: Order) -> Cell:
 def _memory(layer: Layer, of: Pass, order: Order) -> Cell:
     curve = layer.curve(of, "n")
     return power(None, order) if curve is None else power(curve.memory, order, curve.memory_note)
+
+
+def _exponents(found: Comparison) -> str:
+    """Every fitted exponent with its lengths or widths, and theory's below it."""
+    passes: tuple[Pass, ...] = ("forward", "training")
+    axes: tuple[Axis, ...] = ("n", "d")
+    columns = [(of, what, axis) for axis in axes for of in passes for what in ("time", "memory")]
+    rows: list[list[Cell]] = []
+    for layer in found.layers:
+        cells: list[Cell] = []
+        for of, what, axis in columns:
+            theory = layer.theory
+            orders = (theory.time_n, theory.memory_n, theory.time_d, theory.memory_d)
+            order = orders[2 * (axis == "d") + (what == "memory")]
+            curve = layer.curve(of, axis)
+            if curve is None:
+                cells.append(("–", f"{axis}^{order.exponent:g}"))
+                continue
+            fit = curve.time if what == "time" else curve.memory
+            reason = curve.time_note if what == "time" else curve.memory_note
+            about = f"{fit.first:,} to {fit.last:,}" if fit is not None else reason
+            shown = f"{axis}^{fit.exponent:.2f}" if fit is not None else "–"
+            cells.append((shown, f"{axis}^{order.exponent:g}", *([about] if about else [])))
+        rows.append([layer.name, *cells])
+    heads = ["layer", *(f"{of}, {what} by {axis}" for of, what, axis in columns)]
+    return _table(heads, rows) if any(layer.curves for layer in found.layers) else ""
 
 
 def _crossings(found: Comparison) -> str:
