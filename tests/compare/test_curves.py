@@ -137,7 +137,7 @@ def test_three_minutes_reach_lengths_that_tell_something(
         for of in get_args(Pass)
     }
     counting = 15.0
-    given = 180 * plan.by_length - counting
+    given = (180 * plan.learning - counting) * plan.by_length / plan.learning
     grow([(each, 1.0) for each in growing.values()], seconds=given)
     assert now <= given
     for (name, _), each in growing.items():

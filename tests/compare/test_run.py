@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from regard.compare import schedule
 from regard.compare.layers import Subject
 from regard.compare.results import Comparison, Quality, read_comparison
 from regard.compare.run import compare
-from regard.compare.schedule import Plan
+from regard.compare.schedule import Clock, Plan
 from regard.errors import RegardError
 
 SMALL = Plan(
@@ -84,6 +85,18 @@ def test_the_growths_are_those_of_theory(found: tuple[Comparison, Path]) -> None
     growths = {layer.name: layer.sequential and layer.sequential.growth for layer in made.layers}
     assert growths == {"plain": "1", "linformer": "1", "rnn": "n"}
     assert "a chain of as many steps" in made.layer("rnn").notes[-1]
+
+
+def test_time_that_counting_took_is_taken_from_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(schedule, "time", SimpleNamespace(perf_counter=lambda: now))
+    clock = Clock(100.0, started=100.0)
+    assert [clock.shares_from_now(0.95)(share) for share in (0.4, 0.95)] == [40.0, 95.0]
+    now += 57.0
+    left = clock.shares_from_now(0.95)
+    assert [left(share) for share in (0.4, 0.95)] == pytest.approx([16.0, 38.0])
+    now += 30.0
+    assert [left(share) for share in (0.4, 0.95)] == pytest.approx([0.0, 8.0])
 
 
 def test_a_comparison_without_time_begins_nothing_long_and_says_what_is_missing(

@@ -77,11 +77,13 @@ def compare(
         torch.set_num_threads(threads or machine.usable_cores())
         try:
             counts = _all_counts(subjects, clock, seed=seed, say=bar)
+            left = clock.shares_from_now(plan.learning)
+            longer = 1.0 if learn else plan.learning / plan.decoding
             measured = measure(
                 subjects,
                 plan,
                 clock,
-                stretch=1.0 if learn else plan.learning / plan.decoding,
+                left=lambda share: left(longer * share),
                 seed=seed,
                 threads=torch.get_num_threads(),
                 say=bar,
