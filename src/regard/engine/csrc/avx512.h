@@ -47,23 +47,43 @@ struct Avx512 {
   static unsigned above(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
   static unsigned largest_bits(const float* x, int n) {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    __m512i most = _mm512_setzero_si512();
-    for (int i = 0; i < n; i += width) {
-      const F some = load_first(x + i, n - i < width ? n - i : width);
-      most = _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(some), magnitude));
+    const auto more = [&](__m512i most, F some) {
+      return _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(some), magnitude));
+    };
+    __m512i most = _mm512_setzero_si512(), other = most;
+    int i = 0;
+    for (; i + 2 * width <= n; i += 2 * width) {
+      most = more(most, load(x + i));
+      other = more(other, load(x + i + width));
     }
-    return static_cast<unsigned>(_mm512_reduce_max_epi32(most));
+    for (; i + width <= n; i += width) most = more(most, load(x + i));
+    if (i < n) other = more(other, load_first(x + i, n - i));
+    return static_cast<unsigned>(_mm512_reduce_max_epi32(_mm512_max_epi32(most, other)));
   }
   static void store_bytes(std::byte* to, F a, int n) {
     const __m512i levels = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(128));
-    _mm512_mask_cvtusepi32_storeu_epi8(to, lanes(n), levels);
+    if (n == width) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtusepi32_epi8(levels));
+    } else {
+      _mm512_mask_cvtusepi32_storeu_epi8(to, lanes(n), levels);
+    }
   }
   // As signed bytes.
   static void store_levels(std::byte* to, F a, int n) {
-    _mm512_mask_cvtsepi32_storeu_epi8(to, lanes(n), _mm512_cvtps_epi32(a));
+    const __m512i levels = _mm512_cvtps_epi32(a);
+    if (n == width) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(levels));
+    } else {
+      _mm512_mask_cvtsepi32_storeu_epi8(to, lanes(n), levels);
+    }
   }
   static void store_halves(std::byte* to, F a, int n) {
-    _mm512_mask_cvtepi32_storeu_epi16(to, lanes(n), _mm512_srli_epi32(rounded(a), 16));
+    const __m512i halves = _mm512_srli_epi32(rounded(a), 16);
+    if (n == width) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(halves));
+    } else {
+      _mm512_mask_cvtepi32_storeu_epi16(to, lanes(n), halves);
+    }
   }
   // Halves of `first` below those of `second`.
   static void store_pairs(std::byte* to, F first, F second) {

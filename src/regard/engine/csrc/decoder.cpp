@@ -66,9 +66,11 @@ const float* decode(Work& work, const Model& model, const std::vector<LiveRow>& 
   const std::size_t width = static_cast<std::size_t>(config.d_model);
   const std::size_t count = rows.size();
   float* x = work.hidden.room(count * width);
-  for (std::size_t row = 0; row < count; ++row) {
-    embed(model, model.target, rows[row].token, rows[row].length - 1, x + row * width);
-  }
+  split_rows(work.team, count, 4 * width, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t row = begin; row < end; ++row) {
+      embed(model, model.target, rows[row].token, rows[row].length - 1, x + row * width);
+    }
+  });
   for (int number = 0; number < config.decoder_layers; ++number) {
     const DecoderLayer& layer = model.decoder[static_cast<std::size_t>(number)];
     residual(work, config, layer.self_attention.norm, x, count,

@@ -86,13 +86,10 @@ const float* run_encoder(Work& work, const Model& model, std::span<const Ids* co
   const std::size_t rows = offsets.back();
   const std::size_t width = static_cast<std::size_t>(config.d_model);
   float* x = work.hidden.room(rows * width);
-  for (std::size_t text = 0; text < texts.size(); ++text) {
-    const Ids& ids = *texts[text];
-    for (std::size_t place = 0; place < ids.size(); ++place) {
-      embed(model, model.source, ids[place], static_cast<int>(place),
-            x + (offsets[text] + place) * width);
-    }
-  }
+  each_row(work, offsets, 4 * width, [&](std::size_t row, std::size_t text, int place) {
+    embed(model, model.source, (*texts[text])[static_cast<std::size_t>(place)], place,
+          x + row * width);
+  });
   for (const EncoderLayer& layer : model.encoder) {
     residual(work, config, layer.self_attention.norm, x, rows, [&](const float* in, float* out) {
       attend_to_itself(work, model, layer.self_attention, in, offsets, out);

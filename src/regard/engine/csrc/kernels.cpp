@@ -74,6 +74,22 @@ std::size_t block_bytes_of(Dtype dtype, int steps) {
          (dtype == Dtype::i4 ? int4::kGroupBytes : std::size_t{4} * kColumns);
 }
 
+// One column of a block: groups of as many values as are four bytes, each far from the one before.
+// The loop is short, so that the processor looks for many of them at once.
+template <class T, class Widen>
+void unpack_groups(const std::byte* from, int in, float* to, Widen&& widen) {
+  constexpr int kGroup = 4 / sizeof(T);
+  T values[kGroup];
+  int i = 0;
+  for (; i + kGroup <= in; i += kGroup, from += 4 * kColumns) {
+    std::memcpy(values, from, sizeof values);
+    for (int k = 0; k < kGroup; ++k) to[i + k] = widen(values[k]);
+  }
+  if (i == in) return;
+  std::memcpy(values, from, sizeof values);
+  for (int k = 0; i + k < in; ++k) to[i + k] = widen(values[k]);
+}
+
 }  // namespace
 
 const Kernels& kernels_of(Isa isa) {
@@ -220,24 +236,14 @@ void Linear::unpack(int column, float* weight) const {
   if (dtype_ == Dtype::i4) {
     return int4::unpack(block(column / kColumns), column % kColumns, in_, weight);
   }
-  const int group = inputs_a_step(dtype_);
-  const std::size_t element = 4 / static_cast<std::size_t>(group);
   const std::byte* from = block(column / kColumns) + column % kColumns * 4;
-  for (int i = 0; i < in_; ++i) {
-    const auto step = static_cast<std::size_t>(i / group);
-    const std::byte* at = from + step * 4 * kColumns + i % group * element;
-    if (dtype_ == Dtype::f32) {
-      std::memcpy(weight + i, at, sizeof(float));
-    } else if (dtype_ == Dtype::bf16) {
-      std::uint16_t value;
-      std::memcpy(&value, at, sizeof value);
-      weight[i] = from_bf16(value);
-    } else {
-      std::int8_t value;
-      std::memcpy(&value, at, sizeof value);
-      weight[i] = scale_[column] * static_cast<float>(value);
-    }
+  if (dtype_ == Dtype::i8) {
+    const float scale = scale_[static_cast<std::size_t>(column)];
+    return unpack_groups<std::int8_t>(
+        from, in_, weight, [scale](std::int8_t level) { return scale * static_cast<float>(level); });
   }
+  if (dtype_ == Dtype::bf16) return unpack_groups<std::uint16_t>(from, in_, weight, from_bf16);
+  unpack_groups<float>(from, in_, weight, [](float value) { return value; });
 }
 
 void Input::set(Dtype dtype, const float* x, std::size_t rows, int in, std::size_t x_stride) {

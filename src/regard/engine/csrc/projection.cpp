@@ -10,6 +10,7 @@ namespace regard {
 namespace {
 
 constexpr int kBlock = 8 * kColumns;
+constexpr std::size_t kCostOfBlock = 32;  // of one that is gathered, beside that of a number
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -33,7 +34,13 @@ void Chooser::choose(Work& work, const float* hidden, std::span<const Wish> wish
   work.team.run([&](int share) {
     run_blocks(work, wishes, share, share_of(blocks_, 1, share, work.team.size()));
   });
-  gather(wishes);
+  const std::size_t width = static_cast<std::size_t>(width_);
+  candidates_.resize(rows * width);
+  counts_.assign(rows, 0);
+  split_rows(work.team, rows, static_cast<std::size_t>(blocks_) * kCostOfBlock,
+             [&](std::size_t begin, std::size_t end, int) {
+               for (std::size_t row = begin; row < end; ++row) gather(row, wishes[row]);
+             });
 }
 
 void Chooser::run_blocks(Work& work, std::span<const Wish> wishes, int share, Range blocks) {
@@ -46,9 +53,13 @@ void Chooser::run_blocks(Work& work, std::span<const Wish> wishes, int share, Ra
     apply(projection_, work.input, logits, kBlock, begin, end);
     for (std::size_t row = 0; row < rows; ++row) {
       float* piece = logits + row * kBlock;
+      const float most = max(piece, end - begin);
       sums_[row * static_cast<std::size_t>(blocks_) + static_cast<std::size_t>(block)].add(
-          piece, end - begin);
-      look(piece, begin, end, row, wishes[row], mine.best[row]);
+          piece, end - begin, most);
+      // Most blocks have nothing that is better than what was found.
+      if (wishes[row].forced >= 0 || most > mine.best[row].floor()) {
+        look(piece, begin, end, row, wishes[row], mine.best[row]);
+      }
     }
   }
 }
@@ -69,32 +80,26 @@ void Chooser::look(float* logits, int begin, int end, std::size_t row, const Wis
   best.offer(logits, end - begin, begin);
 }
 
-void Chooser::gather(std::span<const Wish> wishes) {
-  const std::size_t width = static_cast<std::size_t>(width_);
-  candidates_.resize(wishes.size() * width);
-  counts_.assign(wishes.size(), 0);
-  for (std::size_t row = 0; row < wishes.size(); ++row) {
-    LogSumExp sum;
-    for (int block = 0; block < blocks_; ++block) {
-      sum.add(sums_[row * static_cast<std::size_t>(blocks_) + static_cast<std::size_t>(block)]);
-    }
-    const double log_sum = sum.value();
-    if (!std::isfinite(log_sum)) throw NotANumber();
-    // log_softmax never gives more than 0, which the search's bound relies on.
-    const auto keep = [&](float logit, std::int32_t token) {
-      const float log_prob = std::min(static_cast<float>(logit - log_sum), 0.0f);
-      candidates_[row * width + static_cast<std::size_t>(counts_[row]++)] = {log_prob, token};
-    };
-    if (wishes[row].forced >= 0) {
-      if (forced_[row] > kNothing) keep(forced_[row], wishes[row].forced);
-      continue;
-    }
-    Best& best = shares_[0].best[row];
-    for (std::size_t share = 1; share < shares_.size(); ++share) {
-      best.offer(shares_[share].best[row]);
-    }
-    for (int rank = 0; rank < best.size(); ++rank) keep(best.value(rank), best.column(rank));
+void Chooser::gather(std::size_t row, const Wish& wish) {
+  LogSumExp sum;
+  for (int block = 0; block < blocks_; ++block) {
+    sum.add(sums_[row * static_cast<std::size_t>(blocks_) + static_cast<std::size_t>(block)]);
   }
+  const double log_sum = sum.value();
+  if (!std::isfinite(log_sum)) throw NotANumber();
+  // log_softmax never gives more than 0, which the search's bound relies on.
+  const auto keep = [&](float logit, std::int32_t token) {
+    const float log_prob = std::min(static_cast<float>(logit - log_sum), 0.0f);
+    const std::size_t rank = static_cast<std::size_t>(counts_[row]++);
+    candidates_[row * static_cast<std::size_t>(width_) + rank] = {log_prob, token};
+  };
+  if (wish.forced >= 0) {
+    if (forced_[row] > kNothing) keep(forced_[row], wish.forced);
+    return;
+  }
+  Best& best = shares_[0].best[row];
+  for (std::size_t share = 1; share < shares_.size(); ++share) best.offer(shares_[share].best[row]);
+  for (int rank = 0; rank < best.size(); ++rank) keep(best.value(rank), best.column(rank));
 }
 
 std::span<const Candidate> Chooser::candidates(std::size_t row) const {

@@ -40,7 +40,7 @@ class Chooser {
 
   void run_blocks(Work& work, std::span<const Wish> wishes, int share, Range blocks);
   void look(float* logits, int begin, int end, std::size_t row, const Wish& wish, Best& best);
-  void gather(std::span<const Wish> wishes);
+  void gather(std::size_t row, const Wish& wish);
 
   const Linear& projection_;
   int width_;

@@ -39,9 +39,12 @@ void Best::offer(const Best& other) {
 }
 
 void LogSumExp::add(const float* piece, int n) {
-  if (n < 1) return;
+  if (n > 0) add(piece, n, max(piece, n));
+}
+
+void LogSumExp::add(const float* piece, int n, float most) {
   LogSumExp alone;
-  alone.max_ = max(piece, n);
+  alone.max_ = most;
   alone.sum_ = sum_exp(piece, n, std::isfinite(alone.max_) ? alone.max_ : 0.0f);
   add(alone);
 }
@@ -53,10 +56,13 @@ void LogSumExp::add(const LogSumExp& other) {
     *this = other;
     return;
   }
-  const float most = std::max(max_, other.max_);
-  sum_ = sum_ * std::exp(static_cast<double>(max_) - most) +
-         other.sum_ * std::exp(static_cast<double>(other.max_) - most);
-  max_ = most;
+  // One of the two exponentials is 1.
+  if (max_ >= other.max_) {
+    sum_ += other.sum_ * std::exp(static_cast<double>(other.max_) - max_);
+  } else {
+    sum_ = sum_ * std::exp(static_cast<double>(max_) - other.max_) + other.sum_;
+    max_ = other.max_;
+  }
 }
 
 double LogSumExp::value() const {

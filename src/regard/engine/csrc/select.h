@@ -34,6 +34,7 @@ class Best {
 class LogSumExp {
  public:
   void add(const float* piece, int n);
+  void add(const float* piece, int n, float most);  // the largest of the piece, as max() finds it
   void add(const LogSumExp& other);
   double value() const;  // -inf for nothing
 

@@ -27,6 +27,22 @@ struct Rows {
     return V::where_less(x, low, V::zero(), V::times_power(p, n));
   }
 
+  // The same where x is no number much above 0, to a relative error near 2e-7 and zero instead of the
+  // smallest numbers: what sums of exponentials need, in two thirds of the time.
+  static F exp_below(F x) {
+    const F bounded = V::max(V::set(-120.0f), x);
+    const F n = V::round(V::mul(bounded, V::set(1.44269504f)));
+    F r = V::fma(n, V::set(-0.693145752f), bounded);
+    r = V::fma(n, V::set(-1.42860677e-6f), r);
+    F p = V::set(0.00829031552f);
+    p = V::fma(p, r, V::set(0.0418979307f));
+    p = V::fma(p, r, V::set(0.166676357f));
+    p = V::fma(p, r, V::set(0.499991502f));
+    p = V::fma(p, r, V::set(0.999999745f));
+    p = V::fma(p, r, V::set(1.0f));
+    return V::times_power(p, n);
+  }
+
   // erf by polynomials fitted to it: z P(z^2) below 1, 1 - exp(-Q(z)) from there to 4.
   static F erf(F x) {
     const F z = V::min(V::set(4.0f), V::magnitude(x));
@@ -315,9 +331,9 @@ struct Rows {
     const F by = V::set(shift);
     F sum = V::zero();
     int i = 0;
-    for (; i + W <= n; i += W) sum = V::add(sum, exp(V::sub(V::load(row + i), by)));
+    for (; i + W <= n; i += W) sum = V::add(sum, exp_below(V::sub(V::load(row + i), by)));
     if (i < n) {
-      const F end = exp(V::sub(V::load_first(row + i, n - i), by));
+      const F end = exp_below(V::sub(V::load_first(row + i, n - i), by));
       sum = V::add(sum, V::first(end, n - i));
     }
     return V::sum(sum);
@@ -329,12 +345,12 @@ struct Rows {
     F sum = V::zero();
     int i = 0;
     for (; i + W <= n; i += W) {
-      const F e = exp(V::sub(V::load(row + i), by));
+      const F e = exp_below(V::sub(V::load(row + i), by));
       V::store(row + i, e);
       sum = V::add(sum, e);
     }
     if (i < n) {
-      const F e = V::first(exp(V::sub(V::load_first(row + i, n - i), by)), n - i);
+      const F e = V::first(exp_below(V::sub(V::load_first(row + i, n - i), by)), n - i);
       V::store_first(row + i, e, n - i);
       sum = V::add(sum, e);
     }
@@ -352,24 +368,20 @@ struct Rows {
     }
     for (; i < n; i += W) s0 = V::add(s0, V::load_first(x + i, n - i < W ? n - i : W));
     const F mean = V::set(V::sum(V::add(s0, s1)) / static_cast<float>(n));
-    s0 = V::zero();
-    for (i = 0; i + W <= n; i += W) {
-      const F away = V::sub(V::load(x + i), mean);
+    s0 = s1 = V::zero();
+    for (i = 0; i + 2 * W <= n; i += 2 * W) {
+      const F away = V::sub(V::load(x + i), mean), other = V::sub(V::load(x + i + W), mean);
       s0 = V::fma(away, away, s0);
+      s1 = V::fma(other, other, s1);
     }
-    if (i < n) {
-      const F away = V::first(V::sub(V::load_first(x + i, n - i), mean), n - i);
-      s0 = V::fma(away, away, s0);
-    }
-    const float variance = V::sum(s0) / static_cast<float>(n);
-    const F by = V::set(1 / __builtin_sqrtf(variance + epsilon));
-    for (i = 0; i < n; i += W) {
+    for (; i < n; i += W) {
       const int some = n - i < W ? n - i : W;
-      F value = V::mul(V::sub(V::load_first(x + i, some), mean), by);
-      if (weight) value = V::mul(value, V::load_first(weight + i, some));
-      if (bias) value = V::add(value, V::load_first(bias + i, some));
-      V::store_first(y + i, value, some);
+      const F away = V::first(V::sub(V::load_first(x + i, some), mean), some);
+      s0 = V::fma(away, away, s0);
     }
+    const float variance = V::sum(V::add(s0, s1)) / static_cast<float>(n);
+    const F by = V::set(1 / __builtin_sqrtf(variance + epsilon));
+    scale_and_shift([&](F value) { return V::mul(V::sub(value, mean), by); }, x, weight, bias, y, n);
   }
 
   static void rms_norm(const float* x, const float* weight, float epsilon, float* y, int n) {
@@ -385,10 +397,25 @@ struct Rows {
     }
     const float square = V::sum(V::add(s0, s1)) / static_cast<float>(n);
     const F by = V::set(1 / __builtin_sqrtf(square + epsilon));
-    for (i = 0; i < n; i += W) {
+    scale_and_shift([&](F value) { return V::mul(value, by); }, x, weight, nullptr, y, n);
+  }
+
+  // y = normed(x) * weight + bias, where there are such.
+  template <class NORMED>
+  static void scale_and_shift(NORMED&& normed, const float* x, const float* weight,
+                              const float* bias, float* y, int n) {
+    int i = 0;
+    if (weight && bias) {
+      for (; i + W <= n; i += W) {
+        const F scaled = V::mul(normed(V::load(x + i)), V::load(weight + i));
+        V::store(y + i, V::add(scaled, V::load(bias + i)));
+      }
+    }
+    for (; i < n; i += W) {
       const int some = n - i < W ? n - i : W;
-      F value = V::mul(V::load_first(x + i, some), by);
+      F value = normed(V::load_first(x + i, some));
       if (weight) value = V::mul(value, V::load_first(weight + i, some));
+      if (bias) value = V::add(value, V::load_first(bias + i, some));
       V::store_first(y + i, value, some);
     }
   }
