@@ -35,7 +35,7 @@ from regard.errors import ModelError
         {"temperature": 1e300},
         {"n_best": 3, "top_k": 1},
         {"n_best": 3, "top_k": 4},
-        {"n_best": 3, "top_k": 10**12},
+        {"n_best": 3, "top_k": 2**31 - 1},
         {"n_best": 3, "top_p": 0.5},
         {"n_best": 3, "top_p": 0.95},
         {"n_best": 3, "top_p": 1e-9},
