@@ -85,6 +85,7 @@ def calls(public: Public) -> Iterator[tuple[str, Call, dict[str, Any], dict[str,
         (regard.load_encoder, "bert"),
     ):
         yield load.__name__, load, {"path": folder / run}, {"path": NOT_PATHS, **PLACES}
+    yield "load", regard.load, {"path": folder / "ende"}, {"shortlist": [None, 1, "yes", Thing()]}
     yield "load_recipe", regard.load_recipe, {"name_or_path": "base"}, {
         "name_or_path": [*NOT_PATHS, ""],
         "overrides": [None, "training.seed=1", 3, [3], [None], [b"x"], ["x"], Thing()],
