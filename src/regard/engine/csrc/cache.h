@@ -77,10 +77,12 @@ class Cache {
     const int d_k = config_->d_k;
     const int d_v = config_->d_v;
     for (int head = 0; head < config_->num_kv_heads; ++head) {
+      const bool scaled = scale_bytes() > 0;
       keep(kept_, row + head * d_k, d_k, keys(layer, head) + at * key_bytes_,
-           key_scales(layer, head) + at);
+           scaled ? key_scales(layer, head) + at : nullptr);
       keep(kept_, row + config_->key_width() + head * d_v, d_v,
-           values(layer, head) + at * value_bytes_, value_scales(layer, head) + at);
+           values(layer, head) + at * value_bytes_,
+           scaled ? value_scales(layer, head) + at : nullptr);
     }
   }
 
@@ -99,12 +101,13 @@ class Cache {
            static_cast<std::size_t>(head) * head_bytes();
   }
   std::byte* values(int layer, int head) { return keys(layer, head) + size(key_bytes_); }
-  // Where there are no scales, nothing is read or written there.
+  // Null where there are none.
   float* key_scales(int layer, int head) {
+    if (scale_bytes() == 0) return nullptr;
     return reinterpret_cast<float*>(values(layer, head) + size(value_bytes_));
   }
   float* value_scales(int layer, int head) {
-    return key_scales(layer, head) + (scale_bytes() == 0 ? 0 : capacity_);
+    return scale_bytes() == 0 ? nullptr : key_scales(layer, head) + capacity_;
   }
 
   Pool* pool_;
