@@ -284,6 +284,8 @@ def test_the_twin_s_quality_is_labelled_and_has_no_bar_of_its_own() -> None:
     text = render_page(found, [bars])
     assert "the same function, trained once" in text
     assert "50, 60, 70; 400 steps" in text
+    assert "1 to 1 parameters, trained for 400 steps each." in text
+    assert "trained for 1.5 s each." in render_page(example(), [])
     assert "those of plain, the same function" in csv_text(found)
 
 

@@ -196,10 +196,12 @@ def _learned_note(found: Comparison) -> str:
     if not all_of:
         return ""
     sizes = [each.parameters for each in all_of]
+    steps = {count for each in all_of for count in each.steps}
     seconds = max(each.seconds for each in all_of)
+    given = f"{steps.pop():,} steps" if len(steps) == 1 else f"{seconds:.1f} s"
     return (
-        f"Small models of two layers, {min(sizes):,} to {max(sizes):,} parameters, each with the "
-        f"same time ({seconds:.1f} s at most) or the same steps. Mean share of right answers on "
+        f"Small models of two layers, {min(sizes):,} to {max(sizes):,} parameters, trained for "
+        f"{given} each. Mean share of right answers on "
         "examples that are kept from training; each seed's, and the steps that they made."
     )
 
@@ -210,7 +212,9 @@ def _figures(drawn: Sequence[Plot]) -> str:
         f"{_embedded(plot)}</div>"
         for plot in drawn
     ]
-    return f'<div class="charts">{"".join(figures)}</div>' if figures else ""
+    return (
+        f'<div class="charts" style="margin-top: 12px">{"".join(figures)}</div>' if figures else ""
+    )
 
 
 def _embedded(plot: Plot) -> str:

@@ -25,7 +25,8 @@ def summary(found: Comparison) -> str:
         [
             f"{machine.processor}, {number_of(machine.threads, 'thread')}, torch {machine.torch}, "
             f"d = {found.d_model}, seed {found.seed}, {found.seconds:.0f} s",
-            "powers of n, measured (theory); faster: a training step beside plain attention's",
+            "powers of n, measured (theory), - where the page says why there is none; faster: a "
+            "training step beside plain attention's",
             "",
             *lines,
         ]
