@@ -1,7 +1,7 @@
 """Every kernel of every instruction set against NumPy, on ragged shapes and extreme values."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,13 @@ def to_levels(x: Array) -> Array:
     """Rows as they are after quantisation."""
     levels, scale = quantised(x)
     return levels * scale[:, None].astype(np.float64)
+
+
+KEPT: dict[str, Callable[[Array], Array]] = {
+    "float32": lambda x: x,
+    "bfloat16": to_bf16,
+    "int8": to_levels,
+}
 
 
 def extreme_rows(rng: np.random.Generator, rows: int, width: int) -> Array:
@@ -358,7 +365,7 @@ def test_attention_is_its_equation_wherever_its_rows_lie(
     bias = normal(rng, count) if rng.random() < 0.5 else None
     scale = 1 / math.sqrt(key)
     out = kernels.attend(query, keys, values, scale, index, bias, dtype)
-    kept = {"float32": np.asarray, "bfloat16": to_bf16, "int8": to_levels}[dtype]
+    kept = KEPT[dtype]
     logits = (kept(keys)[index].astype(np.float64) @ query) * scale
     if bias is not None:
         logits += bias
