@@ -1,7 +1,7 @@
 """Scaled dot-product attention: its plain form, which every faster form equals, and the module."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from regard.errors import ModelError
+from regard.kernels.attention import FEWEST, Sight, attention, fits, parted
 from regard.kernels.products import Linear, linear
 from regard.nn.cache import KeysValues, PastKeysValues
 from regard.nn.dropout import dropout as drop
@@ -221,7 +222,7 @@ class Heads(nn.Module):
         self, x_bqd: Float[Tensor, "b q d"], rotation: Rotation | None = None
     ) -> tuple[Float[Tensor, "b h q e"], KeysValues]:
         """Queries, keys and values of all places; `rotation` turns queries and keys."""
-        queries, keys, values = torch.split(self.input(x_bqd), self.widths, -1)
+        queries, keys, values = parted(self.input(x_bqd), self.widths)
         query_bhqe, key_bhke = self._heads(queries), self._heads(keys, self.num_kv_heads)
         if rotation is not None:
             query_bhqe, key_bhke = rotate(query_bhqe, rotation), rotate(key_bhke, rotation)
@@ -252,6 +253,26 @@ class Heads(nn.Module):
             masked_are_finite=seen.masked_are_finite,
         )
         return out_bhqw.reshape(b, heads, q, -1)
+
+    def weigh_stretches(
+        self,
+        query: Float[Tensor, "b h q e"],
+        seen: KeysValues,
+        sight: Callable[[], Sight | None],
+    ) -> Float[Tensor, "b h q w"] | None:
+        """The same where each query sees a stretch of keys; None where no kernel does it.
+
+        `sight` says what they see, or None, and is asked only if a kernel is to know.
+        """
+        key, value, _ = seen
+        dropped = self.training and self.dropout > 0.0
+        if dropped or query.shape[2] < FEWEST or not fits(query, key, value):
+            return None
+        stretches = sight()
+        if stretches is None:
+            return None
+        scale = self.d_k**-0.5 if self.scale is None else self.scale
+        return attention(query, key, value, stretches, scale)
 
     def join(self, out_bhqw: Float[Tensor, "b h q w"]) -> Float[Tensor, "b q d"]:
         """All heads side by side, through the last projection."""

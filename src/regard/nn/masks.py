@@ -1,6 +1,7 @@
 """Boolean masks that say which query may attend to which key: True = may attend, joined by `&`."""
 
 import torch
+from torch.nn import functional
 
 from regard.shapes import Bool, Int, Tensor
 
@@ -35,6 +36,31 @@ def window_mask(
 def document_mask(documents_bt: Int[Tensor, "b t"]) -> Bool[Tensor, "b 1 t t"]:
     """True where query and key are of one document."""
     return (documents_bt[:, :, None] == documents_bt[:, None, :])[:, None]
+
+
+def token_stretches(
+    mask_bt: Bool[Tensor, "b t"] | None, documents_bt: Int[Tensor, "b t"] | None, size: int
+) -> tuple[Int[Tensor, "#b t"], Int[Tensor, "#b t"]] | None:
+    """From which place up to which the tokens of each place's document are; of padding, none.
+
+    None where those of a document do not follow each other without a gap.
+    """
+    given = mask_bt if documents_bt is None else documents_bt
+    if given is None:
+        return torch.zeros(1, size, dtype=torch.long), torch.full((1, size), size)
+    place_1t = torch.arange(size, device=given.device)[None]
+    held_bt = torch.ones_like(given, dtype=torch.bool) if mask_bt is None else mask_bt
+    number_bt = torch.zeros_like(given, dtype=torch.long) if documents_bt is None else documents_bt
+    number_bt = torch.where(held_bt, number_bt - number_bt.min(), -1)
+    opens_bt = torch.ones_like(held_bt)
+    opens_bt[:, 1:] = number_bt[:, 1:] != number_bt[:, :-1]
+    highest_bt = functional.pad(number_bt.cummax(1).values[:, :-1], (1, 0), value=-1)
+    if not bool((number_bt > highest_bt)[opens_bt & held_bt].all()):
+        return None
+    start_bt = torch.where(opens_bt, place_1t, 0).cummax(1).values
+    next_bt = functional.pad(torch.where(opens_bt, place_1t, size)[:, 1:], (0, 1), value=size)
+    end_bt = next_bt.flip(1).cummin(1).values.flip(1)
+    return start_bt, torch.where(held_bt, end_bt, start_bt)
 
 
 def document_positions(

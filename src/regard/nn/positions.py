@@ -50,6 +50,11 @@ class Positions(nn.Module):
         """How to turn queries and keys at these positions."""
         return None
 
+    @property
+    def adds_to_scores(self) -> bool:
+        """Whether `bias` gives anything."""
+        return type(self).bias is not Positions.bias
+
     def bias(
         self, query_bq: Int[Tensor, "#b q"], key_bk: Int[Tensor, "#b k"]
     ) -> Float[Tensor, "#b h q k"] | None:

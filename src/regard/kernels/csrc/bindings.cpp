@@ -1,43 +1,14 @@
 // What Python calls: addresses of tensors and their sizes, checked there.
-#include <pybind11/pybind11.h>
-
 #include <algorithm>
-#include <cstdint>
-#include <stdexcept>
 
-#include "isa.h"
-#include "table.h"
-#include "team.h"
-
-namespace py = pybind11;
+#include "bindings.h"
 
 namespace regard {
 
 namespace {
 
-using Address = std::uintptr_t;
-
 constexpr std::int64_t kLossRows = 4;  // shared out at a time; a row of logits is long
 constexpr std::int64_t kResidualRows = 32;
-
-template <class T>
-T* at(Address address) {
-  return reinterpret_cast<T*>(address);  // NOLINT: that is what an address is for
-}
-
-const Kernels& kernels() {
-  switch (active_isa()) {
-    case Isa::avx512:
-    case Isa::avx512_vnni: return avx512_kernels();
-    case Isa::avx2:
-    case Isa::avx2_vnni: return avx2_kernels();
-    default: return portable_kernels();
-  }
-}
-
-Team team(Address parallel, unsigned threads) {
-  return {reinterpret_cast<Parallel>(parallel), threads};
-}
 
 template <class Rows>
 void in_blocks(const Team& team, std::int64_t rows, std::int64_t each, Rows&& work) {
@@ -132,4 +103,5 @@ PYBIND11_MODULE(_native, module) {
   module.def("loss", &loss, Released());
   module.def("residual", &residual, Released());
   module.def("residual_slopes", &residual_slopes, Released());
+  bind_attention(module);
 }

@@ -55,11 +55,42 @@ struct ResidualSlopes {
   float* for_bias;    // added to
 };
 
+// Vectors by row of the batch, head and place; their numbers lie side by side.
+struct Places {
+  float* at;
+  std::int64_t row, head, place;  // numbers from one to the next
+};
+
+// Keys are turned in panels; a block of queries meets a step of keys.
+constexpr std::int64_t kAttentionPanel = 64, kAttentionBlock = 64, kAttentionStep = 256;
+
+// softmax(scale q k^T) v where query i sees the keys from seen[i][0] up to seen[i][1], and the first
+// seen[i][2], of those that its block of queries looks at; and the slopes of q, k and v.
+struct Attention {
+  std::int64_t heads;    // of keys and values
+  std::int64_t sharing;  // heads of queries for each
+  std::int64_t queries, keys, width, value_width;
+  float scale;
+  std::int64_t block;      // queries in one, up to kAttentionBlock
+  std::int64_t lead;       // queries in a shorter one before the others; 0 if there is none
+  std::int64_t stretches;  // of keys a block looks at, in order: each from one up to another
+  const int* seen;
+  const int* stretch;
+  std::int64_t seen_row, stretch_row;  // numbers from a row to the next; 0 if all have the same
+  Places query, key, value, out;
+  float* level;  // the logarithm of each query's sum of exponentials
+  float* flaws;  // of each head of keys: not 0 if a key or value is not finite
+  Places slope, for_query, for_key, for_value;
+};
+
 // Each does the rows from `begin` up to `end`.
 struct Kernels {
   void (*loss[2])(const Loss&, std::int64_t begin, std::int64_t end);
   void (*residual[2])(const Residual&, std::int64_t begin, std::int64_t end);
   void (*residual_slopes[2])(const ResidualSlopes&, std::int64_t begin, std::int64_t end);
+  // Of rows and heads of keys in one; `scratch` is the thread's own.
+  void (*attention)(const Attention&, std::int64_t begin, std::int64_t end, float* scratch);
+  void (*attention_slopes)(const Attention&, std::int64_t begin, std::int64_t end, float* scratch);
 };
 
 const Kernels& portable_kernels();

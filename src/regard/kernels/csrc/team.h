@@ -20,20 +20,28 @@ struct Team {
   // Calls work(block) once for each block below `blocks`, in any order and at the same time.
   template <class Work>
   void run(std::int64_t blocks, Work&& work) const {
+    run_numbered(blocks, [&](std::int64_t block, unsigned) { work(block); });
+  }
+
+  // Calls work(block, thread), the threads numbered from 0 on.
+  template <class Work>
+  void run_numbered(std::int64_t blocks, Work&& work) const {
     if (parallel == nullptr || threads < 2 || blocks < 2) {
-      for (std::int64_t block = 0; block < blocks; ++block) work(block);
+      for (std::int64_t block = 0; block < blocks; ++block) work(block, 0u);
       return;
     }
     struct Job {
       std::remove_reference_t<Work>* work;
       std::int64_t blocks;
       std::atomic<std::int64_t> next{0};
+      std::atomic<unsigned> arrived{0};
     } job{&work, blocks};
     parallel(
         [](void* data) {
           Job& mine = *static_cast<Job*>(data);
+          const unsigned number = mine.arrived.fetch_add(1);
           for (std::int64_t block; (block = mine.next.fetch_add(1)) < mine.blocks;) {
-            (*mine.work)(block);
+            (*mine.work)(block, number);
           }
         },
         &job, threads, 0);

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
+from regard.kernels.attention import BLOCK, Sight
 from regard.nn.attention import Heads, HeadShape
 from regard.nn.cache import KeysValues, RecurrentState
 from regard.nn.mixers.config import BigBirdConfig
@@ -57,7 +58,8 @@ class BigBirdAttention(Heads, RowMixer):
             )
             out = self._dense(query, seen, rows)
         else:
-            out = self._blocked(query, seen, rows)
+            native = self.weigh_stretches(query, seen, lambda: self.sight(rows))
+            out = self._blocked(query, seen, rows) if native is None else native
         if past is not None:
             size = seen.key_bhke.shape[2]
             past.tensors = (rows.last(seen.key_bhke, size), rows.last(seen.value_bhkw, size))
@@ -70,6 +72,33 @@ class BigBirdAttention(Heads, RowMixer):
         seen = linked.repeat_interleave(self.block, 0).repeat_interleave(self.block, 1)
         seen = seen[:length, :length]
         return seen.tril() if self.causal else seen
+
+    def sight(self, rows: Rows) -> Sight | None:
+        """Who sees whom, for a kernel; None where a kernel can't do it."""
+        size, length = self.block, rows.length
+        unfit = size % 16 or (size > BLOCK and size % BLOCK)
+        if unfit or rows.scheme.adds_to_scores:
+            return None
+        blocks = -(-length // size)
+        count_n = self._count(rows)
+        linked_nmm = self.links(-(-count_n // size), blocks)
+        n = max(len(linked_nmm), len(count_n))
+        to_nmj = linked_nmm.byte().topk(min(self.most, blocks), sorted=True).indices
+        there_nmj = linked_nmm.gather(2, to_nmj)
+        # In order, those that are not linked last.
+        start_nmj = torch.where(there_nmj, to_nmj * size, blocks * size).sort(2).values
+        start_nmj = start_nmj.minimum(count_n[:, None, None]).expand(n, -1, -1)
+        end_nmj = (start_nmj + size).minimum(count_n[:, None, None])
+        if not self.causal and self.global_blocks:
+            start_nmj, end_nmj = start_nmj.clone(), end_nmj.clone()
+            start_nmj[:, : self.global_blocks] = 0
+            end_nmj[:, : self.global_blocks] = count_n[:, None, None]
+        stretches = torch.stack([start_nmj, end_nmj], 3).repeat_interleave(-(-size // BLOCK), 1)
+        end_nl = count_n[:, None].expand(n, length)
+        if self.causal:
+            end_nl = end_nl.minimum(torch.arange(length, device=end_nl.device) + 1)
+        seen = torch.stack([torch.zeros_like(end_nl), end_nl, torch.zeros_like(end_nl)], 2)
+        return Sight(seen.int().contiguous(), stretches.int().contiguous(), min(size, BLOCK))
 
     def links(self, blocks_n: Int[Tensor, " n"], most: int) -> Bool[Tensor, "#n m m"]:
         """Which of `most` blocks looks at which, in rows that have so many of them."""

@@ -29,6 +29,11 @@ class FullAttention(Heads, Mixer):
         if isinstance(past, RecurrentState):
             raise TypeError("this layer's past is a PastKeysValues")
         query_bhqe, seen = self.project(span.tokens_of(x_bqd), span.rotation)
+        out = self.weigh_stretches(query_bhqe, seen, lambda: span.sight)
+        if out is not None:
+            if past is not None:
+                past.append(seen)
+            return self.join(out)
         if past is not None:
             seen = past.append(seen)
         on_cpu, dropout = x_bqd.device.type == "cpu", self.dropout if self.training else 0.0

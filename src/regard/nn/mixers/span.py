@@ -6,8 +6,15 @@ from typing import Self
 
 import torch
 
+from regard.kernels.attention import Sight
 from regard.nn.cache import Cache
-from regard.nn.masks import causal_mask, document_mask, document_positions, positions_from_mask
+from regard.nn.masks import (
+    causal_mask,
+    document_mask,
+    document_positions,
+    positions_from_mask,
+    token_stretches,
+)
 from regard.nn.mixers.rows import Rows
 from regard.nn.positions import Positions
 from regard.nn.rotary import Rotation
@@ -158,6 +165,22 @@ class Span:
             same = document_mask(self.documents_bq)
             mask = same if mask is None else mask & same
         return mask
+
+    @cached_property
+    def sight(self) -> Sight | None:
+        """What `mask` says of a whole pass, where each place sees one stretch; None where not.
+
+        For a CPU, where there is a kernel for that, and for schemes that add nothing to scores.
+        """
+        if self.before or self.position_bq.device.type != "cpu" or self.scheme.adds_to_scores:
+            return None
+        found = token_stretches(self.held_bk, self.documents_bq, self.size)
+        if found is None:
+            return None
+        start_bq, end_bq = found
+        if self.causal:
+            end_bq = end_bq.minimum(torch.arange(self.size)[None] + 1)
+        return Sight.of(start_bq, end_bq)
 
     @cached_property
     def rows(self) -> Rows:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
+from regard.kernels.attention import Sight
 from regard.nn.attention import Heads, HeadShape
 from regard.nn.cache import KeysValues, RecurrentState
 from regard.nn.mixers.config import WindowConfig
@@ -71,9 +72,14 @@ class WindowAttention(Heads, RowMixer):
             position_nl = torch.where(rows.mask_nl, position_nl, -1)
         keys = _Keys(new.key_bhke, new.value_bhkw, position_nl)
         pinned = self._globals(keys, rows, past)
+        native = None
         if past is not None and past.tensors:
             keys = _after(past, keys, rows.before_n)
-        if query.shape[2] > self.block:
+        elif self.dilation == 1 and not rows.scheme.adds_to_scores:
+            native = self.weigh_stretches(query, new, lambda: self.sight(rows))
+        if native is not None:
+            out = native
+        elif query.shape[2] > self.block:
             out = self._blocked(query, keys, pinned, rows)
         else:
             out = self._dense(query, rows.position_nl, keys, pinned, rows.scheme)
@@ -91,6 +97,19 @@ class WindowAttention(Heads, RowMixer):
         near = behind <= self.back * self.dilation
         near = near & (behind >= -self.ahead * self.dilation)
         return near if self.dilation == 1 else near & (behind % self.dilation == 0)
+
+    def sight(self, rows: Rows) -> Sight:
+        """Who sees whom in rows from their first tokens on, for a kernel; without a dilation."""
+        place_1l = torch.arange(rows.length, device=rows.before_n.device)[None]
+        count_n1 = torch.full_like(place_1l[:, :1], rows.length)
+        count_n1 = count_n1 if rows.count_n is None else rows.count_n[:, None]
+        start, end = (place_1l - self.back).clamp(min=0), place_1l + self.ahead + 1
+        front = count_n1.clamp(max=self.global_tokens).expand(-1, rows.length)
+        if self.causal:
+            return Sight.of(start, end.minimum(count_n1), front.minimum(place_1l + 1))
+        all_1l = place_1l < self.global_tokens
+        start, end = torch.where(all_1l, 0, start), torch.where(all_1l, rows.length, end)
+        return Sight.of(start, end.minimum(count_n1), front, lead=self.global_tokens)
 
     def pattern(self, length: int) -> Bool[Tensor, "q k"]:
         """Who sees whom in a sequence of so many tokens, written out."""
