@@ -111,6 +111,7 @@ def test_the_run_goes_on_with_two_processes_and_then_with_one(killed: Killed) ->
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\ndone: ") == 1
+    assert "Warning" not in done.stderr  # of a library, in any process
     assert checkpoint_steps(folder / "run")[-1] == step
     changed = [f"training.max_steps={step + 2}", f'data.tsv=["{folder / "pairs.tsv"}"]']
     assert resume(folder / "run", changed, reporter=SilentReporter()).step == step + 2

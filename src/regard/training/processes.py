@@ -1,5 +1,6 @@
 """Several processes that train one model together: who this one is, and what they agree on."""
 
+import inspect
 import json
 import os
 import time
@@ -22,6 +23,13 @@ _PATIENCE: Final = timedelta(minutes=5)
 _PAUSE: Final = 0.02
 # What torch's RuntimeErrors say when another process is gone, by what carries the messages.
 _GONE: Final = ("gloo", "connection", "nccl", "timed out", "timeout", "broken pipe")
+
+# Whether each pass sends the buffers around: torch 2.13's word for it, or the older one.
+_BUFFERS: Final = next(
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")
+    if name in inspect.signature(nn.parallel.DistributedDataParallel).parameters
+)
 
 
 class Processes:
@@ -111,7 +119,7 @@ class Processes:
         return nn.parallel.DistributedDataParallel(
             model,
             device_ids=[device.index] if device.type == "cuda" else None,
-            broadcast_buffers=False,
+            **{_BUFFERS: False},  # alike everywhere, and no pass changes them
             gradient_as_bucket_view=True,
             find_unused_parameters=unused,
         )
