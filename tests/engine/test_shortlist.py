@@ -76,7 +76,7 @@ def test_every_option_of_a_search(options: dict[str, Any], seed: int) -> None:
 @pytest.mark.parametrize(("per_token", "sentences"), [(2, 100), (40, 60)])
 def test_sentences_that_come_and_go_in_a_large_vocabulary(per_token: int, sentences: int) -> None:
     # The first never needs most of the columns; the second begins with most of them.
-    model = make_model({"norm_position": "pre"}, vocabulary=2500)
+    model = make_model({"norm_position": "pre", "output_bias": True}, vocabulary=2500)
     shortlist = any_shortlist(model, 1, per_token=per_token)
     asked = any_search(model, 3, sentences=sentences, beam=3, n_best=3, batch_tokens=120)
     assert_same(model, asked, shortlist, threads=2)
@@ -133,7 +133,7 @@ def test_the_comparison_finds_sums_that_depend_on_the_company(dtype: Dtype) -> N
 
 def compare(dtype: Dtype, beam: int) -> tuple[int, int]:
     """Each sentence alone, where few columns are picked, against itself where many or all are."""
-    model = make_model({"d_model": 70, "d_ff": 130}, vocabulary=900)
+    model = make_model({"d_model": 70, "d_ff": 130, "output_bias": True}, vocabulary=900)
     shortlist = any_shortlist(model, 7, per_token=12)
     asked = any_search(model, 5, sentences=48, beam=beam, n_best=beam)
     narrow, wide = (engine_of(model, dtype=dtype, threads=count) for count in (1, 2))
