@@ -143,6 +143,16 @@ def test_text_of_other_vocabularies_or_none_is_refused(tmp_path: Path) -> None:
         make_shortlist(run)
 
 
+def test_damaged_text_is_not_learned_from(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    vocabulary = tokenizer()
+    prepare(run, Tokenizers(vocabulary, vocabulary))
+    tokens = run / PREPARED_TEXT / "target.tokens.bin"
+    tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
+    with pytest.raises(DataError, match=f"{tokens}: the prepared text is damaged"):
+        make_shortlist(run)
+
+
 def test_bad_options_are_refused(tmp_path: Path, files: list[Path], command: Command) -> None:
     run = make_run(tmp_path / "run")
     done = command("shortlist", run, "--source", files[0])

@@ -16,7 +16,7 @@ from regard.text.arrays import CorpusWriter, Side, token_type
 from regard.text.corpus import CHUNK_PAIRS, INDEX_FILE, Tokenizers
 from regard.text.inputs import PairFile
 from regard.text.lexicon import learn_lexicon, shortlist_of
-from regard.text.prepared import read_index, sums
+from regard.text.prepared import damaged_files, read_index, sums
 from regard.text.shortlist import Shortlist
 from regard.text.vocabulary import framed
 from regard.weights.layout import PREPARED_TEXT, SHORTLIST
@@ -137,14 +137,17 @@ def _require_own_text(folder: Path, run: Path, tokenizers: Tokenizers) -> None:
     try:
         index = read_index(folder / INDEX_FILE)
         ours = index["tokenizers"] == sums([tokenizers.source, tokenizers.target])
-        whole = all((folder / name).stat().st_size == size for name, size in index["sizes"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DataError(
             "the text that the run was trained on is not there", where=str(folder), hint=hint
         ) from None
-    if not ours or not whole:
-        problem = "is not whole" if ours else "was prepared with other vocabularies"
-        raise DataError(f"the text {problem}", where=str(folder), hint=hint)
+    if not ours:
+        raise DataError(
+            "the text was prepared with other vocabularies", where=str(folder), hint=hint
+        )
+    if damaged := damaged_files(folder, INDEX_FILE):
+        where = ", ".join(str(folder / name) for name in damaged)
+        raise DataError("the prepared text is damaged", where=where, hint=hint)
 
 
 def _apart(pairs: int) -> list[int]:

@@ -114,7 +114,8 @@ def prepare_corpus(
         trained=trained,
         given=given,
         expected=expected,
-        names=[file.name for file in files],
+        names=[path for file in files for path in file.paths],
+        valid_names=valid_file.paths if valid_file else (),
     )
     if prepared.is_current(log):
         return _opened(folder, files)

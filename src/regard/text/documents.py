@@ -83,6 +83,7 @@ def prepare_text(
         given=None if vocabulary is None else (vocabulary,),
         expected=expected,
         names=files,
+        valid_names=(config.valid_text,) if config.valid_text else (),
     )
     if prepared.is_current(log):
         return _opened(folder, config, files)

@@ -104,6 +104,7 @@ def prepare_labels(
         given=None if vocabulary is None else (vocabulary,),
         expected=expected,
         names=config.train,
+        valid_names=(config.valid,) if config.valid else (),
     )
     if prepared.is_current(log):
         return _opened(folder, config)

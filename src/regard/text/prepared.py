@@ -38,6 +38,42 @@ def read_index(index_file: Path) -> dict[str, Any]:
     return index
 
 
+def damaged_files(folder: Path, index_file: str) -> list[str]:
+    """The prepared files that don't hold what was written: missing, cut, or with other bytes.
+
+    All of them are read, at about a gigabyte a second.
+
+    Returns:
+        The names of the files; that of the index alone where it is what is damaged, or where it
+        was written by a version that kept no sums.
+    """
+    index = _sound_index(folder / index_file)
+    if index is None:
+        return [index_file]
+    return [name for name, known in index["sums"].items() if _sum_or_none(folder / name) != known]
+
+
+def _sound_index(index_file: Path) -> dict[str, Any] | None:
+    """The index, if it is there and as it was written."""
+    try:
+        index = read_index(index_file)
+        known = index.pop("sum")
+        return index if known == _index_sum(index) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _index_sum(index: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(index).encode("utf-8")).hexdigest()
+
+
+def _sum_or_none(path: Path) -> str | None:
+    try:
+        return file_sum(str(path))
+    except OSError:
+        return None
+
+
 def discard_unfinished(folder: Path) -> None:
     """Remove what a preparation that failed left in the folder, and the folder if it is empty."""
     shutil.rmtree(folder / _PARTIAL, ignore_errors=True)
@@ -50,9 +86,10 @@ class PreparedFolder:
     """The folder of a prepared text; what is made lies aside in it until all of it is there.
 
     `index` is the file that says what the others were made of. `key` is all but the vocabularies
-    that the text depends on; its "train" has the sums of the files in their order. `given` are the
-    vocabularies, or None where `trained` are the settings by which they are trained. `expected` is
-    the fingerprint that the text must have, and `names` are its files, for an error.
+    that the text depends on; its "train" and "valid" have the sums of the files in their order, or
+    "valid" what is to be held out. `given` are the vocabularies, or None where `trained` are the
+    settings by which they are trained. `expected` is the fingerprint that the text must have;
+    `names` and `valid_names` are the files to train and to validate on, for an error.
     """
 
     path: Path
@@ -62,14 +99,21 @@ class PreparedFolder:
     given: Sequence[Vocabulary] | None
     expected: str | None
     names: Sequence[str]
+    valid_names: Sequence[str] = ()
 
     def is_current(self, log: Callable[[str], None]) -> bool:
         """Return whether the folder holds this text, with the vocabularies given or so trained.
+
+        Files that are damaged are told to `log`: they are to be prepared again.
 
         Raises:
             DataError: it does, and the text is not the expected one.
         """
         if not self._holds():
+            return False
+        if damaged := damaged_files(self.path, self.index):
+            names = ", ".join(str(self.path / name) for name in damaged)
+            log(f"text: damaged, so the text is prepared again: {names}")
             return False
         log(f"text: nothing changed, using what is prepared in {self.path}")
         self._check_expected(self.path)
@@ -104,8 +148,10 @@ class PreparedFolder:
             "tokenizers": sums(vocabularies),
             "fingerprint": hashlib.sha256(json.dumps(made).encode("utf-8")).hexdigest(),
             **more,
-            "sizes": {path.name: path.stat().st_size for path in sorted(partial.iterdir())},
         }
+        written = {path.name: file_sum(str(path)) for path in sorted(partial.iterdir())}
+        index["sums"] = written
+        index["sum"] = _index_sum(index)
         (partial / self.index).write_text(json.dumps(index, indent=1), encoding="utf-8")
         try:
             self._check_expected(partial)
@@ -122,41 +168,55 @@ class PreparedFolder:
         return self.path / _PARTIAL
 
     def _holds(self) -> bool:
-        try:
-            index = read_index(self.path / self.index)
-            return bool(
-                index["key"] == self.key
-                and (
-                    index["vocabulary"] == self.trained
-                    if self.given is None
-                    else index["tokenizers"] == sums(self.given)
-                )
-                and all(
-                    (self.path / name).stat().st_size == size
-                    for name, size in index["sizes"].items()
-                )
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return False
-
-    def _changed(self) -> list[str]:
-        """The files that are not what they were when the expected text was prepared here."""
-        try:
-            former = read_index(self.path / self.index)
-            sums_before = former["key"]["train"] if former["fingerprint"] == self.expected else []
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
-        if len(sums_before) != len(self.names):
-            return []
-        sums_now = zip(self.names, self.key["train"], sums_before, strict=True)
-        return [name for name, now, before in sums_now if now != before]
+        """Whether the folder has this text, sound or damaged."""
+        index = _sound_index(self.path / self.index)
+        if index is None:
+            return (self.path / self.index).exists()
+        same_words = (
+            index["vocabulary"] == self.trained
+            if self.given is None
+            else index["tokenizers"] == sums(self.given)
+        )
+        return bool(index["key"] == self.key and same_words)
 
     def _check_expected(self, folder: Path) -> None:
         """Refuse a text that is not the one that a run was trained on."""
         found = str(read_index(folder / self.index)["fingerprint"])
         if self.expected is not None and found != self.expected:
+            where, problem = self._otherwise()
             raise DataError(
-                "the training text is not what the run was trained on",
-                where=", ".join(self._changed() or self.names),
+                problem,
+                where=", ".join(where),
                 hint="Bring the former files and settings back, or start a new run with --init.",
             )
+
+    def _otherwise(self) -> tuple[Sequence[str], str]:
+        """The files that are not what they were when the expected text was prepared, and how."""
+        problem = "the training text is not what the run was trained on"
+        former = _sound_index(self.path / self.index)
+        if former is None or former["fingerprint"] != self.expected:
+            if self.valid_names:
+                problem = "the training or the validation text is not what the run was trained on"
+            return [*self.names, *self.valid_names], problem
+        train = _changed(self.names, self.key["train"], former["key"]["train"])
+        valid = _changed(self.valid_names, self.key["valid"], former["key"]["valid"])
+        if valid and not train:
+            return valid, "the validation text is not what the run was validated on"
+        if valid:
+            problem += f", and the validation text is another too: {', '.join(valid)}"
+        return train or self.names, problem
+
+
+def _changed(names: Sequence[str], now: Any, before: Any) -> list[str]:  # noqa: ANN401 - from JSON
+    """The files whose sums are others than before; all where they are more or fewer."""
+    here, there = _all_sums(now), _all_sums(before)
+    if len(here) != len(there):
+        return list(names)
+    return [name for name, one, other in zip(names, here, there, strict=True) if one != other]
+
+
+def _all_sums(key: Any) -> list[str]:  # noqa: ANN401 - from JSON
+    """The sums in a key: of one file, of files, or of pairs of them; none in what is no file's."""
+    if isinstance(key, str):
+        return [key]
+    return [each for part in key for each in _all_sums(part)] if isinstance(key, list) else []
