@@ -15,6 +15,7 @@
 #include "kernels.h"
 #include "scheduler.h"
 #include "select.h"
+#include "threads.h"
 
 namespace py = pybind11;
 
@@ -256,6 +257,10 @@ void bind_kernels(py::module_& module) {
 #ifdef __SANITIZE_ADDRESS__
   kernels.def("read_past", [](const Floats& row) { return regard::max(row.data(), length(row) + 1); },
               "For a control: a wrong address, which must be noticed.");
+#endif
+#ifdef __SANITIZE_THREAD__
+  kernels.def("loosen", &regard::loosen,
+              "For a control: whether threads meet without an order from now on, a race.");
 #endif
   py::class_<regard::Linear>(kernels, "Linear")
       .def(py::init(&pack), py::arg("weight"), py::arg("bias"), py::arg("dtype"))

@@ -136,10 +136,10 @@ void Texts::run(std::span<const LiveRow> live, std::span<const std::size_t> last
 }
 
 void Texts::select(std::span<const int> rows) {
+  const std::lock_guard lock(model_.mutex_);
   for (const int row : rows) {
     require(row >= 0 && row < this->rows(), "there is no row " + std::to_string(row));
   }
-  const std::lock_guard lock(model_.mutex_);
   std::vector<Row> kept;
   kept.reserve(rows.size());
   for (const int row : rows) kept.push_back(rows_[static_cast<std::size_t>(row)]);

@@ -11,7 +11,11 @@
 
 namespace regard {
 
+// For a control, where races are watched for: whether threads meet without an order from now on.
+void loosen(bool on);
+
 // `run` is for one caller at a time. The caller is one of the threads: a team of one starts none.
+// In a process that was forked since, the others are not there, and the caller does all.
 class Team {
  public:
   explicit Team(int threads);
@@ -42,6 +46,7 @@ class Team {
   void take_shares();
 
   std::vector<std::thread> workers_;
+  int process_;  // where they run
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::atomic<std::uint32_t> round_{0};       // what a sleeper waits for
