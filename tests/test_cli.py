@@ -330,6 +330,7 @@ def test_search_options_stand_for_decoding_keys(monkeypatch: pytest.MonkeyPatch)
             "prefix": "-Ja",
             "report": Path("r"),
             "engine": "auto",
+            "shortlist": False,
         }
 
 

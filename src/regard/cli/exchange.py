@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import NonNegativeInt
 
-from regard.cli.options import Files
+from regard.cli.options import Files, NonNegativeInt
 
 
 def import_(

@@ -116,10 +116,12 @@ class Processes:
 
             shard(model, device, self.count)
             return model
+        # Buffers are alike everywhere, and no pass changes them.
+        still: dict[str, Any] = {_BUFFERS: False}
         return nn.parallel.DistributedDataParallel(
             model,
             device_ids=[device.index] if device.type == "cuda" else None,
-            **{_BUFFERS: False},  # alike everywhere, and no pass changes them
+            **still,
             gradient_as_bucket_view=True,
             find_unused_parameters=unused,
         )

@@ -20,11 +20,6 @@ Attended places_of(const Model& model, const Cache& cache, int layer, int head,
           model.attention_scale};
 }
 
-// The same for a hypothesis over its past, as far as the layer looks back.
-Attended past_of(const Model& model, const LiveRow& row, int layer, int head, int first) {
-  return places_of(model, *row.past, layer, head, row.places + first, row.length - first);
-}
-
 // What is asked for ahead of one query at most, of keys and of values: half of the nearest cache.
 // Longer rows the processor follows by itself.
 constexpr std::size_t kAsked = 16 << 10;
