@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from regard.errors import DataError, Interrupted
 from regard.exits import run_guarded
@@ -42,3 +43,15 @@ def test_what_all_processes_meet_alike_is_left_to_the_first(
     monkeypatch.setenv("RANK", "0")
     assert run_guarded(raising(Interrupted("stopped as asked"))) == 130
     assert capsys.readouterr().err == "stopped as asked\n"
+
+
+def test_memory_that_ran_out_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError) as of_torch:
+        torch.empty(2**50, dtype=torch.int64)
+
+    for error in (MemoryError(), of_torch.value, torch.cuda.OutOfMemoryError("CUDA")):
+        assert run_guarded(raising(error)) == 2
+        assert capsys.readouterr().err.startswith(
+            "error: the machine has not the memory that this needs\n  Train with a smaller "
+        )
+    assert run_guarded(raising(RuntimeError("another"))) == 1

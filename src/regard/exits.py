@@ -44,6 +44,20 @@ _REFUSALS = {
 _SAID_ONCE = (CycloptsError, DivergenceError, ElsewhereError, Interrupted, RecipeError)
 
 
+_OUT_OF_MEMORY = (
+    "the machine has not the memory that this needs\n"
+    "  Train with a smaller training.batch_tokens or a larger training.accumulate, or choose a "
+    "smaller model; use a model on fewer or shorter texts at once."
+)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out; PyTorch is not imported to ask for its own errors."""
+    of_torch = type(error).__name__ == "OutOfMemoryError"
+    on_cpu = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return isinstance(error, MemoryError) or of_torch or on_cpu
+
+
 def run_guarded(command: Callable[[], object]) -> int:
     """Run a command to its end, and return the exit code of the process.
 
@@ -107,6 +121,8 @@ def _verdict(error: Exception) -> tuple[str, int]:
         case OSError() if error.errno in _REFUSALS:
             place = f"{error.filename}: " if error.filename is not None else ""
             return f"error: {place}{error.strerror}", MISTAKE
+        case _ if _is_out_of_memory(error):
+            return f"error: {_OUT_OF_MEMORY}", MISTAKE
         case _:
             report = "".join(traceback.format_exception(error))
             return f"{report}error: this is a bug in regard; please report the lines above", BUG

@@ -4,11 +4,13 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-# Bounds of whole numbers that nothing else bounds. A number beyond them would end as an
-# overflow, or as memory without end, far from the key that it came from.
+# Bounds of numbers that nothing else bounds, far beyond what is of use. What is beyond them would
+# end as an overflow, or as memory without end, far from the key that it came from.
 MOST_TOKENS: Final = 2**20  # of one text; the engine's, too
-MOST: Final = 2**31 - 1  # what any part can count to
+MOST_WIDE: Final = 10**12  # sizes of weights, of which the machine's memory says more
+MOST: Final = 2**31 - 1  # what is counted
 MOST_SEED: Final = 2**63 - 1
+MOST_FACTOR: Final = 1e6
 
 
 class Settings(BaseModel):

@@ -36,7 +36,8 @@ REFUSALS = {
         "error: --set model.dropuot: unknown key; did you mean model.dropout?\n"
     ),
     f"{TRAIN} a.de --set model.d_model=wide": (
-        'error: --set model.d_model: expected a whole number that is at least 1, got "wide"\n'
+        'error: --set model.d_model: expected a whole number that is at least 1 '
+        'and at most 1000000000000, got "wide"\n'
     ),
     f"{TRAIN} a.de --set model.num_heads=7": (
         "error: --set model.num_heads: d_model = 64 is not divisible by num_heads = 7; "

@@ -73,21 +73,23 @@ def test_every_preset_survives_being_written_out_and_read_back(name: str, tmp_pa
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"])),
     paths=st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=3),
-    number=st.floats(min_value=1e-300, max_value=1e300),
-    alpha=st.floats(allow_nan=False, allow_infinity=False),
+    number=st.floats(min_value=1e-300, max_value=1),
+    weight=st.floats(min_value=1e-6, max_value=1e6),
+    alpha=st.floats(min_value=-50, max_value=50),
 )
 def test_any_text_and_number_survives_being_written_out(
     tmp_path_factory: pytest.TempPathFactory,
     text: str,
     paths: list[str],
     number: float,
+    weight: float,
     alpha: float,
 ) -> None:
     values = {
         "description": text,
-        "data": {"source": paths, "target": paths[::-1], "weights": [number] * len(paths)},
+        "data": {"source": paths, "target": paths[::-1], "weights": [weight] * len(paths)},
         "model": {"d_k": 3, "norm": {"kind": "rms", "eps": number}},
-        "training": {"schedule": {"kind": "cosine", "learning_rate": number}},
+        "training": {"schedule": {"kind": "cosine", "learning_rate": weight}},
         "decoding": {"alpha": alpha},
     }
     recipe = Recipe.model_validate(values)
@@ -124,7 +126,10 @@ def test_a_run_folder_stands_for_its_recipe(tmp_path: Path) -> None:
         run.write_tokenizers(b"{}")
     assert load_recipe(str(tmp_path / "run")) == recipe
     text = refusal("model.d_ff=0", recipe=str(tmp_path / "run"))
-    assert text == ("--set model.d_ff: expected a whole number that is at least 1, got 0")
+    assert text == (
+        "--set model.d_ff: expected a whole number that is at least 1 "
+        "and at most 1000000000000, got 0"
+    )
 
 
 def test_overrides_change_any_key() -> None:
@@ -205,14 +210,19 @@ REFUSALS = {
     "model.dropout=nan": (
         "--set model.dropout: expected a number that is at least 0 and less than 1, got nan"
     ),
-    "data.max_ratio=inf": ("--set data.max_ratio: expected a number that is at least 1, got inf"),
+    "data.max_ratio=inf": (
+        "--set data.max_ratio: expected a number that is at least 1 and at most 1000000.0, got inf"
+    ),
     "training.max_steps=1e3": (
-        "--set training.max_steps: expected a whole number that is at least 1, got 1000.0"
+        "--set training.max_steps: expected a whole number that is at least 1 "
+        "and at most 2147483647, got 1000.0"
     ),
     "training.max_steps=true": (
-        "--set training.max_steps: expected a whole number that is at least 1, got true"
+        "--set training.max_steps: expected a whole number that is at least 1 "
+        "and at most 2147483647, got true"
     ),
-    "model.d_k=a": '--set model.d_k: expected a whole number that is at least 1, got "a"',
+    "model.d_k=a": "--set model.d_k: expected a whole number that is at least 1 "
+    'and at most 1000000000000, got "a"',
     "model.attention_bias=1": "--set model.attention_bias: expected true or false, got 1",
     "description=2024-01-01": "--set description: expected a string, got 2024-01-01",
     "data.source=a.en": '--set data.source: expected a list of strings, got "a.en"',
@@ -233,7 +243,8 @@ REFUSALS = {
     ),
     "model=5": "--set model: expected a table, got 5",
     "model.d_ff.x=1": (
-        "--set model.d_ff.x: expected a whole number that is at least 1, got a table"
+        "--set model.d_ff.x: expected a whole number that is at least 1 "
+        "and at most 1000000000000, got a table"
     ),
     "model.num_heads=7": (
         "--set model.num_heads: d_model = 512 is not divisible by num_heads = 7; "
@@ -338,7 +349,8 @@ def test_a_combination_is_blamed_on_the_options_that_it_is_about() -> None:
 
 def test_several_mistakes_are_a_line_each() -> None:
     assert refusal("model.d_ff=0", "training.max_stepps=4") == (
-        "--set model.d_ff: expected a whole number that is at least 1, got 0\n"
+        "--set model.d_ff: expected a whole number that is at least 1 "
+        "and at most 1000000000000, got 0\n"
         "--set training.max_stepps: unknown key; did you mean training.max_steps?"
     )
 
@@ -346,7 +358,7 @@ def test_several_mistakes_are_a_line_each() -> None:
 FILES = {
     "[model]\ndropuot = 0.1\n": "{path}: model.dropuot: unknown key; did you mean model.dropout?",
     "[model.norm]\nkind = 'rms'\neps = 'x'\n": (
-        '{path}: model.norm.eps: expected a number that is more than 0, got "x"'
+        '{path}: model.norm.eps: expected a number that is more than 0 and at most 1, got "x"'
     ),
     "[model]\nnum_heads = 7\n": (
         "{path}: model: d_model = 512 is not divisible by num_heads = 7; "

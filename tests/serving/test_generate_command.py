@@ -134,7 +134,10 @@ def test_no_memory_is_taken_for_tokens_that_may_never_come(
             ["--top-p=2"],
             "--top-p: expected a number that is more than 0 and at most 1, got 2",
         ),
-        (["--temperature=nan"], "--temperature: expected a number that is at least 0, got nan\n"),
+        (
+            ["--temperature=nan"],
+            "--temperature: expected a number that is at least 0 and at most 1000000.0, got nan\n",
+        ),
         (
             ["--samples=100000000000"],
             "--samples: expected a whole number that is at least 1 and at most 10000, got 1000000",

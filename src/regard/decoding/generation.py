@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from regard.settings import MOST, MOST_SEED, Settings
+from regard.settings import MOST, MOST_FACTOR, MOST_SEED, Settings
 
 
 class GenerationConfig(Settings):
@@ -22,7 +22,7 @@ class GenerationConfig(Settings):
 
     max_tokens: int = Field(default=256, ge=1, le=MOST)
     samples: int = Field(default=1, ge=1, le=10_000)
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, le=MOST_FACTOR)
     top_k: int = Field(default=0, ge=0, le=MOST)
     top_p: float = Field(default=1.0, gt=0, le=1)
     min_p: float = Field(default=0.0, ge=0, le=1)

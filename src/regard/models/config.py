@@ -25,7 +25,7 @@ from regard.nn.mixers.config import (
     WindowConfig,
 )
 from regard.nn.mixers.rules import misfit, no_scores
-from regard.settings import Settings
+from regard.settings import MOST_FACTOR, MOST_TOKENS, MOST_WIDE, Settings
 
 # Each has a config of its own, so that a number without bound would be a list without bound.
 MOST_LAYERS: Final = 10_000
@@ -49,18 +49,18 @@ class LayerConfig(Settings):
     the width `d_ff`, in the place of one.
     """
 
-    d_model: int = Field(default=512, ge=1)
-    num_heads: int = Field(default=8, ge=1)
-    num_kv_heads: int | None = Field(default=None, ge=1)
-    d_k: int | None = Field(default=None, ge=1)
-    d_v: int | None = Field(default=None, ge=1)
-    d_ff: int = Field(default=2048, ge=1)
+    d_model: int = Field(default=512, ge=1, le=MOST_WIDE)
+    num_heads: int = Field(default=8, ge=1, le=MOST_WIDE)
+    num_kv_heads: int | None = Field(default=None, ge=1, le=MOST_WIDE)
+    d_k: int | None = Field(default=None, ge=1, le=MOST_WIDE)
+    d_v: int | None = Field(default=None, ge=1, le=MOST_WIDE)
+    d_ff: int = Field(default=2048, ge=1, le=MOST_WIDE)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     activation_dropout: float = Field(default=0.0, ge=0, lt=1)
     attention_bias: bool = True
     attention_output_bias: bool | None = None
-    attention_scale: float | None = Field(default=None, gt=0)
+    attention_scale: float | None = Field(default=None, gt=0, le=MOST_FACTOR)
     norm: NormConfig = LayerNormConfig()
     norm_position: Literal["post", "pre"] = "post"
     feed_forward: FeedForwardKind = "relu"
@@ -231,17 +231,17 @@ class DecoderConfig(LayerConfig):
     Source: Radford et al. 2019, "Language models are unsupervised multitask learners".
     """
 
-    d_model: int = Field(default=768, ge=1)
-    num_heads: int = Field(default=12, ge=1)
-    d_ff: int = Field(default=3072, ge=1)
+    d_model: int = Field(default=768, ge=1, le=MOST_WIDE)
+    num_heads: int = Field(default=12, ge=1, le=MOST_WIDE)
+    d_ff: int = Field(default=3072, ge=1, le=MOST_WIDE)
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
     norm_position: Literal["post", "pre"] = "pre"
     feed_forward: FeedForwardKind = "gelu_tanh"
     positions: PositionsConfig = LearnedConfig(max_positions=1024)
     num_layers: int = Field(default=12, ge=1, le=MOST_LAYERS)
     tied: bool = True
-    window: int = Field(default=0, ge=0)
-    window_from: int = Field(default=0, ge=0)
+    window: int = Field(default=0, ge=0, le=MOST_TOKENS)
+    window_from: int = Field(default=0, ge=0, le=MOST_LAYERS)
     decoder: StackConfig = StackConfig()
     embedding_scale: bool = False
     embedding_norm: bool = False
@@ -297,15 +297,15 @@ class EncoderConfig(LayerConfig):
     Source: Devlin et al. 2018, arXiv:1810.04805.
     """
 
-    d_model: int = Field(default=768, ge=1)
-    num_heads: int = Field(default=12, ge=1)
-    d_ff: int = Field(default=3072, ge=1)
+    d_model: int = Field(default=768, ge=1, le=MOST_WIDE)
+    num_heads: int = Field(default=12, ge=1, le=MOST_WIDE)
+    d_ff: int = Field(default=3072, ge=1, le=MOST_WIDE)
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
     norm: NormConfig = LayerNormConfig(eps=1e-12)
     feed_forward: FeedForwardKind = "gelu"
     positions: PositionsConfig = LearnedConfig(max_positions=512)
     num_layers: int = Field(default=12, ge=1, le=MOST_LAYERS)
-    token_types: int = Field(default=0, ge=0)
+    token_types: int = Field(default=0, ge=0, le=MOST_WIDE)
     embedding_scale: bool = False
     embedding_norm: bool = True
     prediction_head: bool = True

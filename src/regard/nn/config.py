@@ -4,21 +4,21 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.settings import Settings
+from regard.settings import MOST, MOST_FACTOR, MOST_TOKENS, MOST_WIDE, Settings
 
 
 class LayerNormConfig(Settings):
     """Layer normalisation with gain and bias. Source: Ba et al. 2016, arXiv:1607.06450."""
 
     kind: Literal["layer"] = "layer"
-    eps: float = Field(default=1e-5, gt=0)
+    eps: float = Field(default=1e-5, gt=0, le=1)
 
 
 class RMSNormConfig(Settings):
     """Root-mean-square normalisation, gain only. Source: arXiv:1910.07467."""
 
     kind: Literal["rms"] = "rms"
-    eps: float = Field(default=1e-6, gt=0)
+    eps: float = Field(default=1e-6, gt=0, le=1)
 
 
 NormConfig = Annotated[LayerNormConfig | RMSNormConfig, Field(discriminator="kind")]
@@ -48,7 +48,7 @@ class LearnedConfig(Settings):
     """One trained vector a position, up to `max_positions` tokens."""
 
     kind: Literal["learned"] = "learned"
-    max_positions: int = Field(default=512, ge=1)
+    max_positions: int = Field(default=512, ge=1, le=MOST_WIDE)
 
 
 class NoScalingConfig(Settings):
@@ -61,7 +61,7 @@ class LinearScalingConfig(Settings):
     """Positions divided by `factor`. Source: Chen et al. 2023, arXiv:2306.15595."""
 
     kind: Literal["linear"] = "linear"
-    factor: float = Field(default=2.0, ge=1)
+    factor: float = Field(default=2.0, ge=1, le=MOST_FACTOR)
 
 
 class NTKScalingConfig(Settings):
@@ -71,7 +71,7 @@ class NTKScalingConfig(Settings):
     """
 
     kind: Literal["ntk"] = "ntk"
-    factor: float = Field(default=2.0, ge=1)
+    factor: float = Field(default=2.0, ge=1, le=MOST_FACTOR)
 
 
 class YarnScalingConfig(Settings):
@@ -85,11 +85,11 @@ class YarnScalingConfig(Settings):
     """
 
     kind: Literal["yarn"] = "yarn"
-    factor: float = Field(default=2.0, ge=1)
-    original_positions: int = Field(default=2048, ge=1)
-    beta_fast: float = Field(default=32.0, gt=0)
-    beta_slow: float = Field(default=1.0, gt=0)
-    attention_factor: float | None = Field(default=None, gt=0)
+    factor: float = Field(default=2.0, ge=1, le=MOST_FACTOR)
+    original_positions: int = Field(default=2048, ge=1, le=MOST)
+    beta_fast: float = Field(default=32.0, ge=1e-6, le=MOST_FACTOR)
+    beta_slow: float = Field(default=1.0, ge=1e-6, le=MOST_FACTOR)
+    attention_factor: float | None = Field(default=None, gt=0, le=MOST_FACTOR)
     truncate: bool = True
 
 
@@ -101,10 +101,10 @@ class Llama3ScalingConfig(Settings):
     """
 
     kind: Literal["llama3"] = "llama3"
-    factor: float = Field(default=8.0, ge=1)
-    low_factor: float = Field(default=1.0, gt=0)
-    high_factor: float = Field(default=4.0, gt=0)
-    original_positions: int = Field(default=8192, ge=1)
+    factor: float = Field(default=8.0, ge=1, le=MOST_FACTOR)
+    low_factor: float = Field(default=1.0, gt=0, le=MOST_FACTOR)
+    high_factor: float = Field(default=4.0, gt=0, le=MOST_FACTOR)
+    original_positions: int = Field(default=8192, ge=1, le=MOST)
 
     @model_validator(mode="after")
     def _factors_in_order(self) -> Self:
@@ -136,9 +136,9 @@ class RotaryConfig(Settings):
     """
 
     kind: Literal["rotary"] = "rotary"
-    theta: float = Field(default=10_000.0, gt=0)
+    theta: float = Field(default=10_000.0, gt=0, le=1e15)
     layout: Literal["halves", "interleaved"] = "halves"
-    dim: int | None = Field(default=None, ge=2)
+    dim: int | None = Field(default=None, ge=2, le=MOST_WIDE)
     scaling: RotaryScalingConfig = NoScalingConfig()
 
 
@@ -160,8 +160,8 @@ class RelativeConfig(Settings):
     """
 
     kind: Literal["relative"] = "relative"
-    buckets: int = Field(default=32, ge=4)
-    max_distance: int = Field(default=128, ge=2)
+    buckets: int = Field(default=32, ge=4, le=MOST_WIDE)
+    max_distance: int = Field(default=128, ge=2, le=MOST_TOKENS)
 
     @model_validator(mode="after")
     def _buckets_fit(self) -> Self:
@@ -204,9 +204,9 @@ class ExpertsConfig(Settings):
     """
 
     number: int = Field(default=0, ge=0, le=MOST_EXPERTS)
-    top: int = Field(default=2, ge=1)
-    balance: float = Field(default=0.01, ge=0)
-    z_loss: float = Field(default=0.0, ge=0)
+    top: int = Field(default=2, ge=1, le=MOST_EXPERTS)
+    balance: float = Field(default=0.01, ge=0, le=1000)
+    z_loss: float = Field(default=0.0, ge=0, le=1000)
 
     @model_validator(mode="after")
     def _top_fits(self) -> Self:
@@ -229,6 +229,6 @@ class LoraConfig(Settings):
     Source: Hu et al. 2021, arXiv:2106.09685.
     """
 
-    rank: int = Field(default=0, ge=0)
-    alpha: float = Field(default=16.0, gt=0)
+    rank: int = Field(default=0, ge=0, le=MOST_WIDE)
+    alpha: float = Field(default=16.0, gt=0, le=MOST_FACTOR)
     targets: Literal["attention", "feed_forward", "both"] = "attention"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from regard.settings import Settings
+from regard.settings import MOST, MOST_FACTOR, Settings
 
 Paths = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -51,9 +51,9 @@ class DataConfig(Settings):
     valid_source: str = ""
     valid_target: str = ""
     valid_tsv: str = ""
-    valid_pairs: int = Field(default=1000, ge=1)
-    max_tokens: int = Field(default=256, ge=1)
-    max_ratio: float = Field(default=8.0, ge=1)
+    valid_pairs: int = Field(default=1000, ge=1, le=MOST)
+    max_tokens: int = Field(default=256, ge=1, le=MOST)
+    max_ratio: float = Field(default=8.0, ge=1, le=MOST_FACTOR)
 
     @model_validator(mode="after")
     def _files_pair_up(self) -> Self:
@@ -67,9 +67,11 @@ class DataConfig(Settings):
         files = len(self.source) + len(self.tsv)
         if self.weights and len(self.weights) != files:
             raise ValueError(f"{len(self.weights)} weights for {files} training file(s)")
+        given = ", ".join(f"{weight:g}" for weight in self.weights)
         if not all(weight > 0 for weight in self.weights):
-            given = ", ".join(f"{weight:g}" for weight in self.weights)
             raise ValueError(f"every one of weights must be more than 0, got [{given}]")
+        if not all(1 <= weight * MOST_FACTOR <= MOST_FACTOR**2 for weight in self.weights):
+            raise ValueError(f"every one of weights must be from 1e-06 to 1e+06, got [{given}]")
         if bool(self.valid_source) != bool(self.valid_target):
             raise ValueError("valid_source and valid_target go together")
         if self.valid_source and self.valid_tsv:
@@ -93,7 +95,7 @@ class TextConfig(Settings):
     valid_text: str = ""
     documents: Literal["file", "line", "blank"] = "file"
     valid_share: float = Field(default=0.1, gt=0, lt=1)
-    max_tokens: int = Field(default=256, ge=2)
+    max_tokens: int = Field(default=256, ge=2, le=MOST)
 
 
 class LabelsConfig(Settings):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.settings import Settings
+from regard.settings import MOST, MOST_FACTOR, MOST_SEED, Settings
 
 
 class PaperSchedule(Settings):
@@ -14,24 +14,24 @@ class PaperSchedule(Settings):
     """
 
     kind: Literal["paper"] = "paper"
-    scale: float = Field(default=1.0, gt=0)
-    warmup_steps: int = Field(default=4000, ge=1)
+    scale: float = Field(default=1.0, gt=0, le=MOST_FACTOR)
+    warmup_steps: int = Field(default=4000, ge=1, le=MOST)
 
 
 class InverseSquareRootSchedule(Settings):
     """Linear warm-up to `learning_rate`, then falls with the square root of the step."""
 
     kind: Literal["inverse_square_root"] = "inverse_square_root"
-    learning_rate: float = Field(default=5e-4, gt=0)
-    warmup_steps: int = Field(default=4000, ge=0)
+    learning_rate: float = Field(default=5e-4, gt=0, le=MOST_FACTOR)
+    warmup_steps: int = Field(default=4000, ge=0, le=MOST)
 
 
 class CosineSchedule(Settings):
     """Linear warm-up to `learning_rate`, then a half cosine down to `final` times it."""
 
     kind: Literal["cosine"] = "cosine"
-    learning_rate: float = Field(default=5e-4, gt=0)
-    warmup_steps: int = Field(default=4000, ge=0)
+    learning_rate: float = Field(default=5e-4, gt=0, le=MOST_FACTOR)
+    warmup_steps: int = Field(default=4000, ge=0, le=MOST)
     final: float = Field(default=0.0, ge=0, le=1)
 
 
@@ -39,8 +39,8 @@ class LinearSchedule(Settings):
     """Linear warm-up to `learning_rate`, then a straight line down to `final` times it."""
 
     kind: Literal["linear"] = "linear"
-    learning_rate: float = Field(default=5e-4, gt=0)
-    warmup_steps: int = Field(default=4000, ge=0)
+    learning_rate: float = Field(default=5e-4, gt=0, le=MOST_FACTOR)
+    warmup_steps: int = Field(default=4000, ge=0, le=MOST)
     final: float = Field(default=0.0, ge=0, le=1)
 
 
@@ -56,7 +56,7 @@ class AdamConfig(Settings):
     kind: Literal["adam"] = "adam"
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.98, ge=0, lt=1)
-    eps: float = Field(default=1e-9, gt=0)
+    eps: float = Field(default=1e-9, gt=0, le=1)
 
 
 class AdamWConfig(Settings):
@@ -65,8 +65,8 @@ class AdamWConfig(Settings):
     kind: Literal["adamw"] = "adamw"
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.98, ge=0, lt=1)
-    eps: float = Field(default=1e-9, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
+    eps: float = Field(default=1e-9, gt=0, le=1)
+    weight_decay: float = Field(default=0.01, ge=0, le=MOST_FACTOR)
 
 
 OptimizerConfig = Annotated[AdamConfig | AdamWConfig, Field(discriminator="kind")]
@@ -95,24 +95,24 @@ class TrainingConfig(Settings):
     without a better `best_metric` training stops early (0: never).
     """
 
-    max_steps: int = Field(default=100_000, ge=1)
-    seed: int = Field(default=1, ge=0)
-    batch_tokens: int = Field(default=25_000, ge=1)
-    accumulate: int = Field(default=1, ge=1)
+    max_steps: int = Field(default=100_000, ge=1, le=MOST)
+    seed: int = Field(default=1, ge=0, le=MOST_SEED)
+    batch_tokens: int = Field(default=25_000, ge=1, le=MOST)
+    accumulate: int = Field(default=1, ge=1, le=MOST)
     activation_checkpointing: bool = False
     parallel: Literal["replicate", "shard"] = "replicate"
     optimizer: OptimizerConfig = AdamConfig()
     schedule: ScheduleConfig = PaperSchedule()
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    clip_norm: float = Field(default=0.0, ge=0)
-    max_skipped: int = Field(default=10, ge=1)
+    clip_norm: float = Field(default=0.0, ge=0, le=MOST_FACTOR)
+    max_skipped: int = Field(default=10, ge=1, le=MOST)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     ema_decay: float = Field(default=0.0, ge=0, lt=1)
-    checkpoint_every: int = Field(default=1000, ge=1)
-    keep_last: int = Field(default=5, ge=1)
+    checkpoint_every: int = Field(default=1000, ge=1, le=MOST)
+    keep_last: int = Field(default=5, ge=1, le=MOST)
     best_metric: Metric = "bleu"
-    validate_every: int = Field(default=0, ge=0)
-    patience: int = Field(default=0, ge=0)
-    log_every: int = Field(default=50, ge=1)
-    sample_lines: int = Field(default=4, ge=0)
+    validate_every: int = Field(default=0, ge=0, le=MOST)
+    patience: int = Field(default=0, ge=0, le=MOST)
+    log_every: int = Field(default=50, ge=1, le=MOST)
+    sample_lines: int = Field(default=4, ge=0, le=MOST)

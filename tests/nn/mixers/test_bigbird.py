@@ -14,6 +14,7 @@ CONFIGS = [
     BigBirdConfig(block=5, window=4, global_blocks=2, random_blocks=0, seed=9),
     BigBirdConfig(block=64),
     BigBirdConfig(block=500),
+    BigBirdConfig(block=2**20, global_blocks=2**20, random_blocks=2**20),
 ]
 
 

@@ -12,7 +12,7 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 6])
-@pytest.mark.parametrize("dilation", [1, 4])
+@pytest.mark.parametrize("dilation", [1, 4, 40, 2000])
 @pytest.mark.parametrize("causal", [True, False])
 def test_it_is_torchs_convolution_with_a_gate(width: int, dilation: int, causal: bool) -> None:
     config = ConvolutionConfig(width=width, dilation=dilation)

@@ -42,6 +42,9 @@ CONFIGS = [
     WindowConfig(window=5, dilation=9, global_tokens=2),
     WindowConfig(window=2, dilation=4),
     WindowConfig(window=1000, global_tokens=1),
+    WindowConfig(window=2**20, global_tokens=2),
+    WindowConfig(window=5, dilation=2**20, global_tokens=2),
+    WindowConfig(window=2**20, dilation=400),
 ]
 
 

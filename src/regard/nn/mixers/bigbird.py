@@ -67,9 +67,10 @@ class BigBirdAttention(Heads, RowMixer):
 
     def pattern(self, length: int) -> Bool[Tensor, "q k"]:
         """Who sees whom in a sequence of so many tokens, written out."""
-        blocks = -(-length // self.block)
+        size = min(self.block, max(length, 1))
+        blocks = -(-length // size)
         linked = self.links(torch.tensor([blocks]), blocks)[0]
-        seen = linked.repeat_interleave(self.block, 0).repeat_interleave(self.block, 1)
+        seen = linked.repeat_interleave(size, 0).repeat_interleave(size, 1)
         seen = seen[:length, :length]
         return seen.tril() if self.causal else seen
 
@@ -158,7 +159,7 @@ class BigBirdAttention(Heads, RowMixer):
     def _blocked(self, query: Tensor, seen: KeysValues, rows: Rows) -> Tensor:
         """Each block of queries against the blocks that it looks at, brought together."""
         n, heads, length, _ = query.shape
-        size = self.block
+        size = min(self.block, length)  # what is shorter than a block is one
         blocks = -(-length // size)
         over = blocks * size - length
         query, key, value = (

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.settings import Settings
+from regard.settings import MOST_TOKENS, MOST_WIDE, Settings
 
 
 class FullConfig(Settings):
@@ -25,9 +25,9 @@ class WindowConfig(Settings):
     """
 
     kind: Literal["window"] = "window"
-    window: int = Field(default=128, ge=1)
-    dilation: int = Field(default=1, ge=1)
-    global_tokens: int = Field(default=0, ge=0)
+    window: int = Field(default=128, ge=1, le=MOST_TOKENS)
+    dilation: int = Field(default=1, ge=1, le=MOST_TOKENS)
+    global_tokens: int = Field(default=0, ge=0, le=4096)
 
 
 class SSRUConfig(Settings):
@@ -46,10 +46,10 @@ class BigBirdConfig(Settings):
     """
 
     kind: Literal["bigbird"] = "bigbird"
-    block: int = Field(default=64, ge=1)
-    window: int = Field(default=3, ge=1)
-    global_blocks: int = Field(default=1, ge=0)
-    random_blocks: int = Field(default=3, ge=0)
+    block: int = Field(default=64, ge=1, le=MOST_TOKENS)
+    window: int = Field(default=3, ge=1, le=MOST_TOKENS)
+    global_blocks: int = Field(default=1, ge=0, le=MOST_TOKENS)
+    random_blocks: int = Field(default=3, ge=0, le=MOST_TOKENS)
     seed: int = Field(default=0, ge=0, lt=2**31)
 
 
@@ -60,8 +60,8 @@ class LinformerConfig(Settings):
     """
 
     kind: Literal["linformer"] = "linformer"
-    length: int = Field(default=512, ge=1)
-    rank: int = Field(default=64, ge=1)
+    length: int = Field(default=512, ge=1, le=MOST_TOKENS)
+    rank: int = Field(default=64, ge=1, le=MOST_WIDE)
 
 
 class LinearConfig(Settings):
@@ -77,7 +77,7 @@ class PerformerConfig(Settings):
     """
 
     kind: Literal["performer"] = "performer"
-    features: int = Field(default=128, ge=1)
+    features: int = Field(default=128, ge=1, le=65_536)
 
 
 class RNNConfig(Settings):
@@ -105,8 +105,8 @@ class ConvolutionConfig(Settings):
     """
 
     kind: Literal["convolution"] = "convolution"
-    width: int = Field(default=3, ge=1)
-    dilation: int = Field(default=1, ge=1)
+    width: int = Field(default=3, ge=1, le=4096)
+    dilation: int = Field(default=1, ge=1, le=MOST_TOKENS)
 
 
 class MambaConfig(Settings):
@@ -118,9 +118,9 @@ class MambaConfig(Settings):
     """
 
     kind: Literal["mamba"] = "mamba"
-    state: int = Field(default=16, ge=1)
-    expand: int = Field(default=2, ge=1)
-    width: int = Field(default=4, ge=1)
+    state: int = Field(default=16, ge=1, le=4096)
+    expand: int = Field(default=2, ge=1, le=4096)
+    width: int = Field(default=4, ge=1, le=4096)
 
 
 MixerConfig = Annotated[

@@ -48,8 +48,11 @@ class Convolution(RowMixer):
         if past is not None and past.tensors:
             seen_nkd = torch.cat([past.tensors[0], x_nld], 1)
         kept = seen_nkd.shape[1] - rows.length
-        padded = functional.pad(seen_nkd, (0, 0, self.back - kept, self.ahead))
-        near_nldk = padded.unfold(1, self.back + self.ahead + 1, 1)[..., :: self.dilation]
+        # A gap as long as all there is leads outside of it, and so does a longer one.
+        gap = min(self.dilation, seen_nkd.shape[1])
+        back, ahead = (reach // self.dilation * gap for reach in (self.back, self.ahead))
+        padded = functional.pad(seen_nkd, (0, 0, back - kept, ahead))
+        near_nldk = padded.unfold(1, back + ahead + 1, 1)[..., ::gap]
         value, gate = self.input(near_nldk.transpose(2, 3).flatten(2)).chunk(2, -1)
         y: Tensor = self.output(value * torch.sigmoid(gate))
         if past is not None:

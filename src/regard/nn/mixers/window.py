@@ -193,29 +193,32 @@ class WindowAttention(Heads, RowMixer):
         each of them the window has no gaps.
         """
         n, heads, length, _ = query.shape
-        size = min(self.block, -(-length // self.dilation))
-        over = -length % (self.dilation * size)
-        left = self.back * self.dilation - (keys.key.shape[2] - length)
-        sides = (left, over + self.ahead * self.dilation)
-        width = size + self.back + self.ahead
+        # What reaches beyond all that is there meets nothing more, however far it goes.
+        there = keys.key.shape[2]
+        gap = min(self.dilation, there)
+        back, ahead = (min(reach, -(-there // gap)) for reach in (self.back, self.ahead))
+        size = min(self.block, -(-length // gap))
+        over = -length % (gap * size)
+        sides = (back * gap - (there - length), over + ahead * gap)
+        width = size + back + ahead
         query_nq1 = rows.position_nl.expand(n, -1)[:, None, :, None]
         key_nk1 = keys.position.expand(n, -1)[:, None, :, None]
         near = _Keys(
-            self._dealt(_padded(keys.key, sides), size, width),
-            self._dealt(_padded(keys.value, sides), size, width),
-            self._dealt(_padded(key_nk1 + 1, sides) - 1, size, width)[:, 0, :, 0],
+            _dealt(_padded(keys.key, sides), gap, size, width),
+            _dealt(_padded(keys.value, sides), gap, size, width),
+            _dealt(_padded(key_nk1 + 1, sides) - 1, gap, size, width)[:, 0, :, 0],
         )
-        query_mq = self._dealt(_padded(query_nq1, (0, over)), size, size)[:, 0, :, 0]
+        query_mq = _dealt(_padded(query_nq1, (0, over)), gap, size, size)[:, 0, :, 0]
         if pinned is not None:
             repeats = len(query_mq) // n
             pinned = _Globals(*(x.repeat_interleave(repeats, 0) for x in pinned))
-        queries = self._dealt(_padded(query, (0, over)), size, size)
+        queries = _dealt(_padded(query, (0, over)), gap, size, size)
         # A block and its keys lie alike wherever it is: the window's mask is that of one block.
-        first_1q = torch.arange(size, device=query.device)[None] * self.dilation
-        reach_1k = (torch.arange(width, device=query.device)[None] - self.back) * self.dilation
+        first_1q = torch.arange(size, device=query.device)[None] * gap
+        reach_1k = (torch.arange(width, device=query.device)[None] - back) * gap
         seen = self.sees(first_1q, reach_1k)
         out = self._dense(queries, query_mq, near, pinned, rows.scheme, seen)
-        out = out.reshape(n, self.dilation, -1, heads, size, out.shape[-1])
+        out = out.reshape(n, gap, -1, heads, size, out.shape[-1])
         out = out.permute(0, 3, 2, 4, 1, 5).reshape(n, heads, length + over, -1)[:, :, :length]
         if self.global_tokens and not self.causal:
             others = out[:, :, self.global_tokens :]
@@ -229,12 +232,13 @@ class WindowAttention(Heads, RowMixer):
         bias = rows.scheme.bias(rows.position_nl[:, first], rows.position_nl)
         return self.weigh(query[:, :, first], KeysValues(keys.key, keys.value), mask, bias)
 
-    def _dealt(self, x_nhke: Tensor, step: int, width: int) -> Tensor:
-        """Blocks of `width` places, `step` apart, of every so-manieth place: m h width e."""
-        n, heads, places, e = x_nhke.shape
-        dealt = x_nhke.transpose(1, 2).reshape(n, places // self.dilation, self.dilation, heads * e)
-        blocks = dealt.transpose(1, 2).unfold(2, width, step)  # n dilation m (h e) width
-        return blocks.transpose(3, 4).reshape(-1, width, heads, e).transpose(1, 2)
+
+def _dealt(x_nhke: Tensor, gap: int, step: int, width: int) -> Tensor:
+    """Blocks of `width` places, `step` apart, of every `gap`-th place: m h width e."""
+    n, heads, places, e = x_nhke.shape
+    dealt = x_nhke.transpose(1, 2).reshape(n, places // gap, gap, heads * e)
+    blocks = dealt.transpose(1, 2).unfold(2, width, step)  # n gap m (h e) width
+    return blocks.transpose(3, 4).reshape(-1, width, heads, e).transpose(1, 2)
 
 
 def _after(past: RecurrentState, new: _Keys, before_n: Tensor) -> _Keys:
