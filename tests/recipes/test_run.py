@@ -326,3 +326,21 @@ def test_a_damaged_checkpoint_is_told_once(recipe: Callable[..., Recipe], tmp_pa
     listener = Listener()
     resume(run, reporter=listener)
     assert sum("the checkpoint of step 4 is passed over" in text for text in listener.said) == 1
+
+
+def test_a_complete_run_that_can_have_no_report_is_said_to_be_done(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(recipe("training.max_steps=2"), run, reporter=Listener())
+    (run / "report.html").unlink()
+    (run / "report.html").mkdir()
+    listener = Listener()
+    assert resume(run, ["training.max_steps=4"], reporter=listener).step == 4
+    lost = next(text for text in listener.said if "has no report" in text)
+    assert lost.startswith(
+        f"the training is complete, but it has no report: {run / 'report.html'}: "
+        "cannot be written: Is a directory\n"
+    )
+    assert listener.said[-1].startswith("done: 4 steps in ")
+    assert f"run folder: {run}\n" in listener.said[-1]

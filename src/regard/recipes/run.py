@@ -30,7 +30,7 @@ from regard.training.processes import ALONE, Processes, joined
 from regard.training.progress import Reporter, SilentReporter, make_reporter
 from regard.training.result import TrainingResult
 from regard.weights.checkpoints import checkpoint_steps, latest_checkpoint
-from regard.weights.layout import PREPARED_TEXT
+from regard.weights.layout import PREPARED_TEXT, REPORT
 from regard.weights.manifest import read_manifest
 from regard.weights.run_folder import RunFolder
 
@@ -252,7 +252,11 @@ def train_in(
     if not processes.main:
         return result
     commands = next_commands(folder.path, recipe)
-    write_run_report(folder, resolved, commands=commands, say=reporter.say)
+    try:
+        write_run_report(folder, resolved, commands=commands, say=reporter.say)
+    except RunFolderError as error:
+        folder.require_there()
+        reporter.say(f"the training is complete, but it has no report: {error}")
     return result
 
 
@@ -315,10 +319,11 @@ def _outcome(run: Path, recipe: AnyRecipe, result: TrainingResult) -> str:
     if result.best_value is not None:
         shown = FIGURES[recipe.training.best_metric].show(result.best_value)
         which += f", the best by {recipe.training.best_metric} ({shown})"
+    report = run / REPORT
     return "\n".join(
         [
             f"{why}: {result.step:,} steps in {duration(result.seconds)}; {which}",
-            f"run folder: {run}    report: {run / 'report.html'}",
+            f"run folder: {run}" + (f"    report: {report}" if report.is_file() else ""),
             "next:",
             *(f"  {command}" for command in next_commands(run, recipe)),
         ]

@@ -9,7 +9,7 @@ from typing import NoReturn
 import torch
 from torch import nn
 
-from regard.errors import Interrupted, ModelError
+from regard.errors import Interrupted, ModelError, RunFolderError
 from regard.training.allocator import hold_memory
 from regard.training.config import TrainingConfig
 from regard.training.devices import choose_device, describe_device
@@ -18,7 +18,7 @@ from regard.training.interrupts import Interrupts, stopped
 from regard.training.journal import Journal
 from regard.training.keeper import Keeper, State
 from regard.training.losses import translation_loss
-from regard.training.metrics import Curves, MetricsLog, NoCurves, open_curves
+from regard.training.metrics import Curves, MetricsLog, NoCurves, open_curves, require_file
 from regard.training.precision import agreed_precision
 from regard.training.processes import ALONE, Processes, left_alone, require_own_gpu
 from regard.training.progress import Reporter, SilentReporter
@@ -130,9 +130,12 @@ class Trainer:
             self._signals.quiet = not self._processes.main
             self._prepare(found)
             if self._processes.main:
+                require_file(self._folder.metrics_path)
                 on_start()
                 log_length = found[1]["metrics_length"] if found else 0
-                self._metrics = MetricsLog(self._folder.metrics_path, log_length)
+                self._metrics = MetricsLog(
+                    self._folder.metrics_path, log_length, say=self._reporter.say
+                )
                 stack.callback(self._metrics.close)
                 stack.callback(self._keeper.close)
                 self._curves = open_curves(self._folder.path / TENSORBOARD, self.position.step)
@@ -142,6 +145,10 @@ class Trainer:
             self._begin("resume" if found else "start")
             try:
                 return self._finish(self._train())
+            except RunFolderError:
+                self._reporter.end()
+                self._folder.require_there()  # if it isn't, that is why
+                raise
             except RuntimeError as error:
                 if not self._processes.lost(error):
                     raise
@@ -249,6 +256,7 @@ class Trainer:
 
     def _after_step(self) -> str:
         """Do what is due at this step; return why training ends here, or nothing."""
+        self._folder.require_there()
         self._keeper.check()
         config, position = self._config, self.position
         step, last = position.step, position.step >= config.max_steps

@@ -4,13 +4,18 @@ import importlib.util
 import json
 import math
 import os
+from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from regard.errors import RunFolderError
 from regard.evaluation.figures import FIGURES
-from regard.weights.files import blames
+from regard.weights.files import blames, inode
 
 Record = dict[str, Any]
+
+_YEAR = 365 * 24 * 60 * 60
 
 _CURVES = {
     "train": (
@@ -26,18 +31,44 @@ class MetricsLog:
 
     `length` is the file's length in bytes after the last whole record. A run that resumes gives
     the length that its checkpoint knows: what was written after that is cut off, since those
-    steps are about to be done again, and so is a last line that was torn by a crash.
+    steps are about to be done again, and so is a last line that was torn by a crash. A file that
+    is removed meanwhile is made anew, and `say` is told.
     """
 
-    def __init__(self, path: Path, length: int | None = None) -> None:
-        kept = _whole_lines(path)
-        if length is not None:
-            kept = min(length, kept)
-        with blames(path):
-            self._file = path.open("ab", buffering=0)
-            self._file.truncate(kept)
+    def __init__(
+        self,
+        path: Path,
+        length: int | None = None,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        require_file(path)
         self.path = path
+        self._say = say
+        self._former: list[FileIO] = []
+        self._open(_whole_lines(path) if length is None else min(length, _whole_lines(path)))
+
+    def _open(self, kept: int) -> None:
+        with blames(self.path):
+            self._file = self.path.open("ab", buffering=0)
+            self._file.truncate(kept)
+        self._inode = inode(self.path)
         self.length = kept
+
+    def _follow(self) -> None:
+        """Write where the name is, if the file was removed or replaced by another meanwhile."""
+        now = inode(self.path)
+        if now == self._inode:
+            return
+        # Not closed yet: a thread may be syncing it.
+        self._former.append(self._file)
+        self._open(_whole_lines(self.path))
+        self._say(
+            f"{self.path}: the file was replaced while training wrote to it; it is gone on with"
+            if now
+            else f"{self.path}: the file was removed while training wrote to it; the figures up to "
+            "here are lost, and those that follow are in a new one"
+        )
 
     def write(self, record: Record) -> None:
         """Append a record; a number that is not finite is written as null.
@@ -47,6 +78,7 @@ class MetricsLog:
         """
         line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False) + "\n"
         data = line.encode("utf-8", "replace")
+        self._follow()
         with blames(self.path):
             # A full disk may take a part of it; the rest then says why not.
             left = memoryview(data)
@@ -66,7 +98,8 @@ class MetricsLog:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        for file in (*self._former, self._file):
+            file.close()
 
 
 @runtime_checkable
@@ -94,23 +127,33 @@ class TensorBoardCurves:
     """TensorBoard events in a folder; steps after `step` that an earlier start left are hidden."""
 
     def __init__(self, folder: Path, step: int) -> None:
+        self._folder = folder
+        self._open(step)
+
+    def _open(self, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional extra
 
-        self._folder = folder
-        with blames(folder):
-            self._writer = SummaryWriter(str(folder), purge_step=step + 1)
+        with blames(self._folder):
+            # Its thread never flushes by itself: what went wrong there would be a traceback.
+            self._writer = SummaryWriter(str(self._folder), purge_step=step + 1, flush_secs=_YEAR)
 
     def write(self, record: Record) -> None:
         """Add a point to the curves of the record's event."""
+        if not self._folder.is_dir() and self._folder.parent.is_dir():
+            self._open(record["step"] - 1)  # removed meanwhile: the curves begin anew
         event = record["event"]
         for name in _CURVES.get(event, ()):
             value = record.get(name)
             if value is not None:
                 with blames(self._folder):
                     self._writer.add_scalar(f"{event}/{name}", value, record["step"])
+        with blames(self._folder):
+            self._writer.flush()
 
     def close(self) -> None:
-        """Write out what waits and close the file."""
+        """Write out what waits and close the file; in a folder that is gone, nothing."""
+        if not self._folder.is_dir():
+            return
         with blames(self._folder):
             self._writer.close()
 
@@ -119,7 +162,27 @@ def open_curves(folder: Path, step: int) -> Curves:
     """TensorBoard events in `folder` where TensorBoard is installed, or nothing."""
     if importlib.util.find_spec("tensorboard") is None:
         return NoCurves()
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(
+            "a file is where the folder for TensorBoard's curves should be",
+            where=str(folder),
+            hint="Move it away, then go on.",
+        )
     return TensorBoardCurves(folder, step)
+
+
+def require_file(path: Path) -> None:
+    """Refuse a folder in the place of the file.
+
+    Raises:
+        RunFolderError: one is there.
+    """
+    if path.is_dir():
+        raise RunFolderError(
+            "a folder is where the file of the figures should be",
+            where=str(path),
+            hint="Move it away, then go on.",
+        )
 
 
 def _whole_lines(path: Path) -> int:

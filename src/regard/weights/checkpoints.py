@@ -110,6 +110,8 @@ def save_checkpoint(
     from regard.weights.tensors import tensor_chunks  # noqa: PLC0415 - imports torch
 
     final = folder / CHECKPOINTS / f"step-{step:08d}"
+    if not folder.is_dir():
+        raise RunFolderError("the run folder is gone", where=str(folder))
     make_folder(final.parent)
     sync_folder(folder)
     aside = temporary_name(final)

@@ -191,6 +191,15 @@ def identity(path: Path) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
+def inode(path: Path) -> tuple[int, ...]:
+    """What a file or folder keeps as long as it is there; empty where there is none to be seen."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino)
+
+
 def damage(path: Path, record: FileRecord) -> str:
     """What is wrong with a file that should hold `record`; an empty string if nothing is."""
     with blames(path, "cannot be read"):

@@ -51,6 +51,14 @@ class WriterLock:
         """Whether this process may write."""
         return self._descriptor is not None
 
+    def place(self) -> Path | None:
+        """Where its file is now, though it was renamed; None if it is gone or can't be told."""
+        try:
+            found = Path(f"/proc/self/fd/{self._descriptor}").readlink()
+        except OSError:
+            return None
+        return found if found.exists() else None
+
     def _close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

@@ -16,6 +16,7 @@ from regard.weights.files import (
     blames,
     file_chunks,
     identity,
+    inode,
     make_folder,
     publish,
     read_file,
@@ -89,6 +90,7 @@ class RunFolder:
         self._lock = lock
         self._verified: dict[str, tuple[int, ...]] = {}
         self._undo: Beginning | None = None
+        self._inode = inode(path) if lock is not None else ()
 
     @classmethod
     def create(cls, path: str | Path, *, whole: bool = False) -> Self:
@@ -191,6 +193,31 @@ class RunFolder:
         """Release the lock, if it is held."""
         if self._lock is not None:
             self._lock.release()
+
+    def require_there(self) -> None:
+        """Refuse to go on writing where the folder was removed or renamed meanwhile.
+
+        Raises:
+            RunFolderError: it was (what is lost, and where it is now if that is known).
+        """
+        if self._lock is None or inode(self.path) == self._inode:
+            return
+        lock = self._lock.place()
+        if lock is None:
+            raise RunFolderError(
+                "the run folder is gone: it was removed while it was being written to",
+                where=str(self.path),
+                hint="All that was in it is lost. Train anew.",
+            )
+        last = checkpoint_steps(lock.parent)
+        raise RunFolderError(
+            f"the run folder was renamed while it was being written to; it is {lock.parent} now",
+            where=str(self.path),
+            hint=f"What came after its checkpoint of step {last[-1]} is lost. "
+            f"Go on from there: {command('train', lock.parent, '--resume')}"
+            if last
+            else "It has no checkpoint, so what was trained is lost. Train anew.",
+        )
 
     @property
     def metrics_path(self) -> Path:
