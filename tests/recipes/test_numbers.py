@@ -35,7 +35,10 @@ def test_numbers_of_every_family_and_kind_are_found() -> None:
 
 @pytest.mark.parametrize("number", EVERY, ids=str)
 def test_what_no_number_can_be_is_refused_by_its_key(number: Number, tmp_path: Path) -> None:
-    for value in NEVER if number.key in SIGNED else [*NEVER, "-1", "-1.5"]:
+    never = NEVER if number.key in SIGNED else [*NEVER, "-1", "-1.5"]
+    if number.key == "decoding.alpha":  # of any size: scores stay finite, see test_beam.py
+        never = ["nan", "inf", "-inf", "true", '"x"']
+    for value in never:
         with pytest.raises(RecipeError) as caught:
             number.recipe(value, tmp_path)
         assert number.key.rpartition(".")[2] in str(caught.value), value

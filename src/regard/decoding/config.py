@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.settings import MOST, MOST_FACTOR, MOST_SEED, MOST_TOKENS, Settings
+from regard.settings import MOST, MOST_FACTOR, MOST_TOKENS, Settings
 
 # What only one of the methods looks at.
 _ONLY_OF: Final = {
@@ -31,14 +31,14 @@ class DecodingConfig(Settings):
 
     method: Literal["beam", "sample"] = "beam"
     beam: int = Field(default=4, ge=1, le=10_000)
-    alpha: float = Field(default=0.6, ge=-50, le=50)
+    alpha: float = 0.6
     coverage: float = Field(default=0.0, ge=0, le=MOST_FACTOR)
     n_best: int = Field(default=1, ge=1, le=10_000)
     temperature: float = Field(default=1.0, gt=0, le=MOST_FACTOR)
     top_k: int = Field(default=0, ge=0, le=MOST)
     top_p: float = Field(default=1.0, gt=0, le=1)
     min_p: float = Field(default=0.0, ge=0, le=1)
-    seed: int = Field(default=1, ge=-MOST_SEED, le=MOST_SEED)
+    seed: int = Field(default=1, ge=-(2**64), lt=2**64)
     no_repeat_ngram: int = Field(default=0, ge=0, le=MOST_TOKENS)
     min_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS)
     max_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS)
