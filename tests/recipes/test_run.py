@@ -4,6 +4,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -283,17 +284,47 @@ def test_another_metric_does_not_compare_with_the_former_ones_best(
     assert result.best_value == min(losses)
 
 
-def test_a_best_model_that_is_lost_is_not_dropped_without_a_word(
-    recipe: Callable[..., Recipe], tmp_path: Path
+@pytest.mark.parametrize("loss", ["missing", "damaged", "that of step 9"])
+@pytest.mark.parametrize("average", [(), ("training.ema_decay=0.9",)])
+def test_a_best_model_that_is_lost_is_made_again_to_the_bit_and_it_is_said_why(
+    recipe: Callable[..., Recipe], tmp_path: Path, loss: str, average: tuple[str, ...]
 ) -> None:
     run = tmp_path / "run"
-    train(recipe(), run, reporter=Listener())
-    best = (run / "model.safetensors").read_bytes()
-    (run / "model.safetensors").write_bytes(best[:-1])
+    train(recipe(*average), run, reporter=Listener())
+    path = run / "model.safetensors"
+    best = path.read_bytes()
+    notes = RunFolder.open(run).model_notes()
+    match loss:
+        case "missing":
+            path.unlink()
+        case "damaged":
+            path.write_bytes(best[:-1])
+        case _:
+            with RunFolder.open(run, write=True) as folder:
+                folder.write_model(folder.load_weights(), {**notes, "step": "9"})
     listener = Listener()
-    resume(run, ["training.max_steps=5", "training.validate_every=9"], reporter=listener)
-    again = "the model is made again from the best checkpoint, that of step "
-    assert any(text.startswith(again) for text in listener.said)
+    resume(run, reporter=listener)
+    assert (
+        f"{path} is {loss}: the model is made again from the best checkpoint, that of step "
+        f"{notes['step']}"
+    ) in listener.said
+    assert path.read_bytes() == best
+
+
+def test_the_time_of_a_run_that_is_resumed_with_nothing_to_do_does_not_shrink(
+    recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that stands still but for the end of the first start, after its last save."""
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    now = [0.0]
+    monkeypatch.setattr("regard.training.journal.time", clock)
+    monkeypatch.setattr("regard.training.loop.Keeper.wait", lambda self: now.append(now.pop() + 9))
+    first = train(recipe(), tmp_path / "run", reporter=Listener())
+    monkeypatch.setattr("regard.training.loop.Keeper.wait", lambda self: None)
+    again = resume(tmp_path / "run", reporter=Listener())
+    assert first is not None
+    assert first.seconds >= 9
+    assert again.seconds == first.seconds
 
 
 def test_fine_tuning_says_whose_vocabulary_it_has(

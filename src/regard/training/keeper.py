@@ -14,6 +14,7 @@ from regard.training.metrics import MetricsLog
 from regard.training.processes import ALONE, Processes
 from regard.training.sharding import is_cut
 from regard.training.state import (
+    Best,
     Position,
     TensorGroups,
     copied,
@@ -215,12 +216,18 @@ class Keeper:
         weights = self._taken(tensors, model).get("model", {})
         if not self._processes.main:
             return
-        notes = {**self._notes, "made": made, "step": str(position.step)}
-        if stepper.average:
-            notes["ema_decay"] = str(self._config.ema_decay)
-        if made == "best" and position.best:
-            notes[self._config.best_metric] = str(position.best.value)
+        best = position.best if made == "best" else None
+        notes = self._notes_of(made, position.step, bool(stepper.average), best)
         self._writer.start(lambda: self._folder.write_model(weights, notes))
+
+    def _notes_of(self, made: str, step: int, averaged: bool, best: Best | None) -> dict[str, str]:
+        """What is kept with the model file; a file made again has the same."""
+        notes = {**self._notes, "made": made, "step": str(step)}
+        if averaged:
+            notes["ema_decay"] = str(self._config.ema_decay)
+        if best is not None:
+            notes[self._config.best_metric] = str(best.value)
+        return notes
 
     def _arithmetic(self, model: nn.Module) -> dict[str, str]:
         return arithmetic(next(model.parameters()).device, self._processes.count)
@@ -262,24 +269,25 @@ class Keeper:
         best, folder = position.best, self._folder
         if best is None:
             return
+        why = "is damaged" if (folder.path / MODEL).exists() else "is missing"
         if folder.is_whole(MODEL):
             notes = folder.model_notes()
             if notes.get("made") == "best" and notes.get("step") == str(best.step):
                 return
+            why = f"is that of step {notes.get('step')}"
         if best.step not in checkpoint_steps(folder.path):
             self._say(
-                f"{folder.path / MODEL} is missing, damaged or of another step, and no checkpoint "
-                f"has the weights of step {best.step}: the best so far is forgotten"
+                f"{folder.path / MODEL} {why}, and no checkpoint has the weights of step "
+                f"{best.step}: the best so far is forgotten"
             )
             position.best = None
             return
         found = find_checkpoint(folder.path, best.step)
-        weights = found.tensors("ema" if "ema" in found.names else "model")
-        notes = {
-            **self._notes,
-            "made": "best",
-            "step": str(best.step),
-            self._config.best_metric: str(best.value),
-        }
-        self._say(f"the model is made again from the best checkpoint, that of step {best.step}")
+        averaged = "ema" in found.names
+        weights = found.tensors("ema" if averaged else "model")
+        notes = self._notes_of("best", best.step, averaged, best)
+        self._say(
+            f"{folder.path / MODEL} {why}: the model is made again from the best checkpoint, that "
+            f"of step {best.step}"
+        )
         folder.write_model(file_tensors(weights), notes)

@@ -18,7 +18,14 @@ from regard.training.interrupts import Interrupts, stopped
 from regard.training.journal import Journal
 from regard.training.keeper import Keeper, State
 from regard.training.losses import translation_loss
-from regard.training.metrics import Curves, MetricsLog, NoCurves, open_curves, require_file
+from regard.training.metrics import (
+    Curves,
+    MetricsLog,
+    NoCurves,
+    open_curves,
+    require_file,
+    seconds_told,
+)
 from regard.training.precision import agreed_precision
 from regard.training.processes import ALONE, Processes, left_alone, require_own_gpu
 from regard.training.progress import Reporter, SilentReporter
@@ -133,6 +140,8 @@ class Trainer:
                 require_file(self._folder.metrics_path)
                 on_start()
                 log_length = found[1]["metrics_length"] if found else 0
+                told = seconds_told(self._folder.metrics_path, self.position.step, log_length)
+                self.position.seconds = max(self.position.seconds, told)
                 self._metrics = MetricsLog(
                     self._folder.metrics_path, log_length, say=self._reporter.say
                 )

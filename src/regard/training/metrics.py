@@ -5,6 +5,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -183,6 +184,31 @@ def require_file(path: Path) -> None:
             where=str(path),
             hint="Move it away, then go on.",
         )
+
+
+def seconds_told(path: Path, step: int, start: int) -> float:
+    """How long a training that stopped at a step had taken by what it told after its last save.
+
+    Args:
+        path: the file of the figures.
+        step: the step of the checkpoint that is gone on from.
+        start: where in the file the checkpoint says that it ended.
+
+    Returns:
+        0 where it told nothing of that step.
+    """
+    if not path.is_file():
+        return 0.0
+    with blames(path, "cannot be read"), path.open("rb") as file:
+        file.seek(start)
+        rest = file.read().splitlines()
+    seconds = 0.0
+    for line in rest:
+        with suppress(ValueError, KeyError, TypeError):
+            record = json.loads(line)
+            if record["event"] == "stop" and record["step"] == step:
+                seconds = max(seconds, float(record["seconds"]))
+    return seconds
 
 
 def _whole_lines(path: Path) -> int:
