@@ -81,7 +81,7 @@ def test_the_next_comparison_removes_what_a_killed_one_left_and_no_other_s(tmp_p
 
 def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "absent")
-    with pytest.raises(RunFolderError, match="the link leads nowhere"):
+    with pytest.raises(RunFolderError, match="this link leads nowhere"):
         written(tmp_path / "out", example())
 
 

@@ -11,7 +11,7 @@ from regard.recipes.assembly import assemble
 from regard.recipes.finetune import classifier_recipe, planned
 from regard.recipes.load import load_recipe, load_recipe_of
 from regard.recipes.recipe import EncoderRecipe
-from regard.recipes.run import finetune, train
+from regard.recipes.run import finetune, next_commands, train
 from regard.training.progress import SilentReporter
 from regard.weights.run_folder import RunFolder
 
@@ -159,6 +159,16 @@ def test_a_folder_of_a_recipes_name_is_not_passed_over(
         f"  Write ./{name} for the folder; for the recipe, go to another folder."
     )
     assert classifier_recipe(f"./{name}", ['labels.train=["a"]']).init == f"./{name}"
+
+
+def test_what_to_type_next_means_the_run_and_not_a_recipe_of_its_name() -> None:
+    recipe = load_recipe("bert-mini")
+    for name, typed in (("bert", "./bert"), ("runs/bert", "runs/bert"), ("mine", "mine")):
+        commands = next_commands(Path(name), recipe)
+        assert commands[-2:] == [
+            f"regard finetune {typed} --labels train.tsv --out RUN",
+            f"regard info {typed}",
+        ]
 
 
 def test_a_new_classifier_looks_at_what_the_vectors_are_made_of(

@@ -100,6 +100,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for path in (tmp_path / "link", tmp_path / "link" / "run"):
+        assert refusal(lambda path=path: RunFolder.create(path)) == (  # type: ignore[misc]
+            f"{tmp_path}/link: this link leads nowhere: {tmp_path}/gone is not there\n"
+            "  Make the folder that it names, remove the link, or use another folder."
+        )
+    assert not (tmp_path / "gone").exists()
+
+
 def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied")

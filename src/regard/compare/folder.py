@@ -12,7 +12,14 @@ from typing import Final
 
 from regard.compare.results import Comparison, read_comparison
 from regard.errors import DataError, RegardError, RunFolderError
-from regard.weights.files import PARTIAL, blames, sync_file, sync_folder, temporary_name
+from regard.weights.files import (
+    PARTIAL,
+    blames,
+    refuse_dead_links,
+    sync_file,
+    sync_folder,
+    temporary_name,
+)
 
 RESULT: Final = "compare.json"
 PAGE: Final = "compare.html"
@@ -96,8 +103,7 @@ def publish(
 def _refuse_if_taken(out: Path) -> None:
     with blames(out, "cannot be read"):
         if not out.exists():
-            if out.is_symlink():
-                raise RunFolderError("the link leads nowhere", where=str(out), hint=_HINT)
+            refuse_dead_links(out)
             return
         if not out.is_dir():
             raise RunFolderError("expected a folder, got a file", where=str(out), hint=_HINT)

@@ -12,6 +12,7 @@ from regard.decoding.generation import GenerationConfig
 from regard.errors import CheckpointError, command
 from regard.models.config import DecoderConfig, EncoderConfig, ModelConfig, TransformerConfig
 from regard.recipes.load import load_recipe
+from regard.recipes.names import typed
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EmbeddingConfig, EncoderRecipe, Recipe
 from regard.recipes.write import format_recipe
 from regard.text.config import DataConfig, LabelsConfig, TextConfig, VocabularyConfig
@@ -46,13 +47,14 @@ class Brought:
         family = {"seq2seq": "encoder-decoder"}.get(
             self.recipe.family, f"{self.recipe.family}-only"
         )
+        run = typed(self.run)
         return [
             f"read: {self.origin}",
             *(f"note: {note}" for note in self.notes),
             f"now: {family} model of {self.parameters:,} parameters in float32",
             f"run folder: {self.run}",
             "next:",
-            *(f"  {words}" for words in (*_uses(self.run, self.recipe), command("info", self.run))),
+            *(f"  {words}" for words in (*_uses(run, self.recipe), command("info", run))),
         ]
 
 
@@ -193,7 +195,7 @@ def _vocabulary(size: int, *, joint: bool = True) -> VocabularyConfig:
     return VocabularyConfig(kind="foreign", size=max(size, _FEWEST), joint=joint)
 
 
-def _uses(run: Path, recipe: AnyRecipe) -> list[str]:
+def _uses(run: str, recipe: AnyRecipe) -> list[str]:
     """What the model of a run is good for, as commands."""
     match recipe:
         case Recipe():

@@ -56,6 +56,12 @@ def preset_names() -> list[str]:
     return [name for name in order if name in found] + sorted(found - set(order))
 
 
+def typed(folder: Path) -> str:
+    """A folder's path as `resolve` has to get it: with `./` where a preset has that name."""
+    name = str(folder)
+    return f"./{name}" if _ALIASES.get(name, name) in preset_names() else name
+
+
 def resolve(given: str | Path) -> Named:
     """What a name stands for.
 

@@ -18,6 +18,7 @@ from regard.recipes.finetune import planned
 from regard.recipes.labelled import LabelAssembly
 from regard.recipes.load import load_recipe
 from regard.recipes.memory import require_memory
+from regard.recipes.names import typed
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
 from regard.recipes.start import borrows, require_same_shape
 from regard.recipes.summary import write_run_report
@@ -291,26 +292,26 @@ def _require_alone(processes: Processes) -> None:
 
 def next_commands(run: Path, recipe: AnyRecipe) -> list[str]:
     """What to type after a training."""
-    lines = "< in.txt >"
+    lines, name = "< in.txt >", typed(run)
     match recipe:
         case Recipe():
             uses = [
-                f"{command('translate', run)} {lines} out.txt",
-                command("evaluate", run, "--source", "test.source", "--reference", "test.target"),
+                f"{command('translate', name)} {lines} out.txt",
+                command("evaluate", name, "--source", "test.source", "--reference", "test.target"),
             ]
         case DecoderRecipe():
-            uses = [command("generate", run, "--prompt", "Once upon a time")]
+            uses = [command("generate", name, "--prompt", "Once upon a time")]
         case EncoderRecipe() if recipe.classifies:
-            uses = [f"{command('classify', run)} {lines} labels.txt"]
+            uses = [f"{command('classify', name)} {lines} labels.txt"]
         case EncoderRecipe():
             uses = [
-                command("fill", run, "The [MASK] is open."),
-                f"{command('embed', run, '--out', 'vectors.npy')} < in.txt",
-                command("finetune", run, "--labels", "train.tsv", "--out", "RUN"),
+                command("fill", name, "The [MASK] is open."),
+                f"{command('embed', name, '--out', 'vectors.npy')} < in.txt",
+                command("finetune", name, "--labels", "train.tsv", "--out", "RUN"),
             ]
         case _ as never:
             assert_never(never)
-    return [*uses, command("info", run)]
+    return [*uses, command("info", name)]
 
 
 def _outcome(run: Path, recipe: AnyRecipe, result: TrainingResult) -> str:

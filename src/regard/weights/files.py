@@ -231,9 +231,31 @@ def rename(old: Path, new: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it; one that is there already is fine."""
+    """Make a folder and those above it; one that is there already is fine.
+
+    Raises:
+        RunFolderError: it can't be made; of a link that leads nowhere the link is named.
+    """
+    refuse_dead_links(path)
     with blames(path, "the folder cannot be made"):
         _make_folder(path)
+
+
+def refuse_dead_links(path: Path) -> None:
+    """Name a link on the way to `path`, itself included, that leads nowhere.
+
+    The system would say of it that the file exists.
+
+    Raises:
+        RunFolderError: there is one.
+    """
+    for each in (path, *path.parents):
+        if each.is_symlink() and not each.exists():
+            raise RunFolderError(
+                f"this link leads nowhere: {each.readlink()} is not there",
+                where=str(each),
+                hint="Make the folder that it names, remove the link, or use another folder.",
+            )
 
 
 def _write_all(descriptor: int, data: Bytes) -> None:
