@@ -1,4 +1,7 @@
-"""`torchrun -m regard train` as typed: one prints, one lost ends all, and it is gone on with."""
+"""`torchrun -m regard train` as typed: one prints, one lost ends all, and it is gone on with.
+
+So does one that Ctrl-C stopped.
+"""
 
 import os
 import signal
@@ -116,6 +119,40 @@ def test_the_run_goes_on_with_two_processes_and_then_with_one(killed: Killed) ->
     changed = [f"training.max_steps={step + 2}", f'data.tsv=["{folder / "pairs.tsv"}"]']
     assert resume(folder / "run", changed, reporter=SilentReporter()).step == step + 2
     assert len(regard.load(folder / "run").translate([pairs()[0][0]])) == 1
+
+
+@pytest.mark.parametrize("times", ["once", "to each as well"])
+def test_ctrl_c_in_a_terminal_saves_and_ends_all_as_it_does_one_process(
+    tmp_path: Path, times: str
+) -> None:
+    process = subprocess.Popen(
+        command(*begin(tmp_path, "training.max_steps=100000")),
+        cwd=tmp_path, env=environment(), stderr=(tmp_path / "said").open("w"),
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        patience = time.monotonic() + 240
+        while "\nstep 3" not in (tmp_path / "said").read_text():
+            assert process.poll() is None, (tmp_path / "said").read_text()
+            assert time.monotonic() < patience
+            time.sleep(0.1)
+        workers = [worker(process.pid, rank) for rank in range(2)]
+        os.killpg(process.pid, signal.SIGINT)
+        if times != "once":
+            # As a launcher does that signals all; they get it from torchrun, too.
+            for pid in workers:
+                os.kill(pid, signal.SIGINT)
+        process.wait(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    said = (tmp_path / "said").read_text()
+    step = checkpoint_steps(tmp_path / "run")[-1]
+    assert f"stopped as asked at step {step} of 100000; everything is saved" in said
+    assert said.count("regard: stopping after this step") == said.count("stopped as asked") == 1
+    assert "[rank 1]" not in said
+    keys = [f"training.max_steps={step + 1}", f'data.tsv=["{tmp_path / "pairs.tsv"}"]']
+    assert resume(tmp_path / "run", keys, reporter=SilentReporter()).step == step + 1
 
 
 # A fault of one process alone: `regard` as typed, but for a step that fails in that of rank 1.

@@ -125,7 +125,7 @@ def loss(*arguments):
     return translation_loss(*arguments)
 
 with RunFolder.create(Path(sys.argv[1])) as folder:
-    config = settings(max_steps=100_000, checkpoint_every=100_000)
+    config = settings(max_steps=100_000, checkpoint_every=int(sys.argv[3]))
     try:
         Trainer(tiny_model(), DigitBatches(), config, folder, loss=loss).run()
     except RegardError as error:
@@ -133,9 +133,9 @@ with RunFolder.create(Path(sys.argv[1])) as folder:
 """
 
 
-def start(path: Path, how: str) -> subprocess.Popen[str]:
+def start(path: Path, how: str, every: int = 100_000) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(path), how],
+        [sys.executable, "-c", PROGRAM, str(path), how, str(every)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -160,13 +160,43 @@ def test_a_process_that_gets_a_signal_exits_with_130_and_can_be_resumed(
     assert train("run", resume=True, max_steps=step + 2).result.step == step + 2
 
 
-def test_a_second_signal_leaves_at_once_with_130_and_saves_nothing(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", "hang")
+def signal_twice(process: subprocess.Popen[str]) -> str:
+    """Send two signals, the second once the first is answered; what is said after that."""
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     while "once more" not in process.stderr.readline():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    return said
+
+
+def test_a_second_signal_leaves_at_once_with_130_saves_nothing_and_says_so(tmp_path: Path) -> None:
+    said = signal_twice(start(tmp_path / "run", "hang"))
     assert checkpoint_steps(tmp_path / "run") == []
+    assert said == (
+        "\nregard: left at once; no checkpoint was saved, so nothing of the training is kept\n"
+    )
+
+
+def test_a_second_signal_says_which_checkpoint_is_kept_and_how_to_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "my run"
+    process = start(path, "hang", every=1)
+    while checkpoint_steps(path) != [1]:
+        time.sleep(0.01)
+    assert signal_twice(process) == (
+        "\nregard: left at once; the checkpoint of step 1 is kept, to go on from by "
+        f"regard train '{path}' --resume\n"
+    )
+
+
+def test_in_one_of_several_processes_a_signal_by_two_ways_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail("left at once"))
+    with Interrupts() as interrupts, interrupts.deferred():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.requested

@@ -135,6 +135,7 @@ class Trainer:
             self._signals = self._interrupts or stack.enter_context(Interrupts())
             found = self._keeper.newest() if resume else None
             self._signals.quiet = not self._processes.main
+            self._signals.run = self._folder.path
             self._prepare(found)
             if self._processes.main:
                 require_file(self._folder.metrics_path)
