@@ -111,9 +111,9 @@ def test_skipped_steps_are_counted_said_and_logged_and_the_training_goes_on(
     assert [record["step"] for record in records if record["event"] == "train"] == [2, 6, 8]
     assert said.lines[-2:] == [
         "the loss is nan at step 4: the step is skipped (2 in a row; training ends at 3); "
-        "its batch holds the lines train.en:7, train.en:8",
+        "its batch holds these lines of train.en: 7, 8",
         "the loss is nan at step 7: the step is skipped (1 in a row; training ends at 3); "
-        "its batch holds the lines train.en:13, train.en:14",
+        "its batch holds these lines of train.en: 13, 14",
     ]
 
 
@@ -132,13 +132,37 @@ def test_too_many_in_a_row_end_the_training_at_the_last_good_checkpoint(
         )
     path = tmp_path / "run"
     assert str(stopped.value) == (
-        "training: the gradient norm is nan at step 7, and so was something in the 2 before it\n"
-        "  Its batch holds the lines train.en:13, train.en:14.\n"
+        "training: the gradient norm is nan at step 7; in each of the 2 steps before it, too, the "
+        "loss or the gradient was not finite\n"
+        "  Its batch holds these lines of train.en: 13, 14.\n"
         f"  The last good checkpoint is {path / 'checkpoints/step-00000004'}.\n"
         "  Try a lower learning rate, a longer warm-up, or training.clip_norm = 1."
     )
     assert checkpoint_steps(path) == [4]
     assert train("run", resume=True).result.step == 8
+
+
+def test_a_pair_of_files_is_named_once_and_then_the_first_ten_lines(
+    train: Callable[..., Trained],
+) -> None:
+    said = Said()
+    train(
+        "run",
+        batches=DigitBatches(rows=12, per_epoch=100),
+        options={
+            "loss": broken_loss("loss", 1, 2),
+            "line": lambda pair: (
+                "a.en, a.de" if pair < 9 or pair > 11 else f"{pair}.en, {pair}.de", pair + 1
+            ),
+            "reporter": said,
+        },
+    )  # fmt: skip
+    assert [line.partition("its batch holds ")[2] for line in said.lines[-2:]] == [
+        "these lines of a.en, a.de: 1, 2, 3, 4, 5, 6, 7, 8, 9; of 9.en, 9.de: 10; "
+        "and 2 more, all named in metrics.jsonl",
+        "these lines of a.en, a.de: 13, 14, 15, 16, 17, 18, 19, 20, 21, 22; "
+        "and 2 more, all named in metrics.jsonl",
+    ]
 
 
 def test_steps_in_a_row_are_counted_across_a_resume(train: Callable[..., Trained]) -> None:
@@ -182,7 +206,7 @@ def test_a_run_of_which_every_step_was_skipped_has_no_model_and_does_not_end_as_
     path = tmp_path / "run"
     assert str(stopped.value) == (
         "training: none of the 6 steps changed the model: the loss is nan at step 6\n"
-        "  Its batch holds the lines train.en:11, train.en:12.\n"
+        "  Its batch holds these lines of train.en: 11, 12.\n"
         "  No model was written.\n"
         "  Try a lower learning rate, a longer warm-up, or training.clip_norm = 1."
     )

@@ -48,7 +48,7 @@ class Skips:
         self._line = line
         self._last_checkpoint = last_checkpoint
         self._bad: NotFinite | None = None
-        self._names: list[str] = []
+        self._lines: list[tuple[str, int]] = []
 
     @property
     def only(self) -> bool:
@@ -72,11 +72,13 @@ class Skips:
         in_row = self._position.skipped_in_row
         if self._bad is None or not in_row:
             return None
-        several = f", and so was something in the {in_row - 1} before it" if in_row > 1 else ""
+        before = "the step" if in_row == 2 else f"each of the {in_row - 1} steps"
+        several = f"; in {before} before it, too, the loss or the gradient was not finite"
         checkpoint = self._last_checkpoint()
         good = f"The last good checkpoint is {checkpoint}."
         return self._ended(
-            f"{self._bad}{several}", good if checkpoint else "No checkpoint was saved."
+            f"{self._bad}{several if in_row > 1 else ''}",
+            good if checkpoint else "No checkpoint was saved.",
         )
 
     def untrained(self) -> DivergenceError:
@@ -91,12 +93,12 @@ class Skips:
         position = self._position
         position.skipped += 1
         position.skipped_in_row += 1
-        lines = [self._line(row) for row in bad.rows] if self._line else []
-        self._bad, self._names = bad, [f"{file}:{number}" for file, number in lines]
-        self._journal.skipped(bad, self._names)
+        self._bad = bad
+        self._lines = [self._line(row) for row in bad.rows] if self._line else []
+        self._journal.skipped(bad, self._names())
         if position.skipped_in_row >= self._most and (error := self.diverged()):
             raise error
-        where = f"; its batch holds the lines {_shown(self._names)}" if lines else ""
+        where = f"; its batch holds {_shown(self._lines)}" if self._lines else ""
         self._reporter.say(
             f"{bad}: the step is skipped ({position.skipped_in_row} in a row; training ends at "
             f"{self._most}){where}"
@@ -104,16 +106,22 @@ class Skips:
 
     def _ended(self, problem: str, rest: str) -> DivergenceError:
         """Note that training ends; the error that says why, and which lines it was."""
-        self._journal.end("diverged", {"problem": str(self._bad), "lines": self._names})
+        self._journal.end("diverged", {"problem": str(self._bad), "lines": self._names()})
         self._reporter.end()
-        which = [f"Its batch holds the lines {_shown(self._names)}."] if self._names else []
+        which = [f"Its batch holds {_shown(self._lines)}."] if self._lines else []
         hint = "\n  ".join([*which, rest, _ADVICE])
         return DivergenceError(problem, where="training", hint=hint)
 
+    def _names(self) -> list[str]:
+        return [f"{file}:{number}" for file, number in self._lines]
 
-def _shown(lines: list[str]) -> str:
-    """The first of some lines, and how many more there are."""
-    shown = ", ".join(lines[:_LINES_SHOWN])
+
+def _shown(lines: list[tuple[str, int]]) -> str:
+    """The numbers of the first of some lines, each file named once, and how many more there are."""
+    numbers: dict[str, list[str]] = {}
+    for file, number in lines[:_LINES_SHOWN]:
+        numbers.setdefault(file, []).append(str(number))
+    parts = [f"of {file}: {', '.join(some)}" for file, some in numbers.items()]
     if len(lines) > _LINES_SHOWN:
-        shown += f" and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl"
-    return shown
+        parts.append(f"and {len(lines) - _LINES_SHOWN:,} more, all named in metrics.jsonl")
+    return ("these lines " if len(lines) > 1 else "this line ") + "; ".join(parts)
