@@ -50,7 +50,7 @@ def test_memory_is_held_on_glibc_and_left_alone_elsewhere(monkeypatch: pytest.Mo
     monkeypatch.setenv("REGARD_MALLOC", "off")
     assert not hold_memory()
     monkeypatch.setenv("REGARD_MALLOC", "maybe")
-    with pytest.raises(RegardError, match=r'^REGARD_MALLOC: it is "maybe", expected on or off$'):
+    with pytest.raises(RegardError, match=r'^REGARD_MALLOC: it is "maybe", expected on or off\n'):
         hold_memory()
     monkeypatch.delenv("REGARD_MALLOC")
     monkeypatch.setattr("sys.platform", "darwin")

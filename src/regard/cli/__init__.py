@@ -26,6 +26,9 @@ COMMANDS: list[Callable[..., None]] = [
     info, doctor,
 ]  # fmt: skip
 
+# What only reports takes the environment as it is; all else refuses what it can't honour.
+_WORKING = {made.__name__.strip("_") for made in COMMANDS if made not in (info, doctor)}
+
 app = App(
     name="regard",
     help="Trains a Transformer on raw text, and works with it.",
@@ -58,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _call(tokens: list[str]) -> None:
     if any(token.rpartition("=")[2] == "" for token in tokens):
         _refuse_empty_paths(tokens)
+    if tokens and tokens[0] in _WORKING and not {"-h", "--help"} & set(tokens):
+        from regard.recipes.environment import require_environment
+
+        require_environment()
     app(tokens, print_error=False, exit_on_error=False)
 
 

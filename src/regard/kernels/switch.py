@@ -1,31 +1,18 @@
 """Whether the faster forms may be used at all: REGARD_KERNELS=off says no."""
 
-import os
-from typing import Final
-
 import torch
 
-from regard.errors import RegardError
+from regard import environment
 from regard.shapes import Tensor
-
-VARIABLE: Final = "REGARD_KERNELS"
-_WORDS: Final = {"": True, "on": True, "off": False}
-
-
-class KernelError(RegardError):
-    """The environment asks for what there is not."""
 
 
 def switched_on() -> bool:
     """What the environment says; by default they are used where they are known to be faster.
 
     Raises:
-        KernelError: REGARD_KERNELS is neither `on` nor `off`.
+        RegardError: REGARD_KERNELS is neither `on` nor `off`.
     """
-    word = os.environ.get(VARIABLE, "")
-    if word not in _WORDS:
-        raise KernelError(f'it is "{word}", expected on or off', where=VARIABLE)
-    return _WORDS[word]
+    return environment.switched_on(environment.KERNELS)
 
 
 def plain_on_cpu(*tensors: Tensor | None) -> bool:

@@ -14,6 +14,7 @@ from regard.evaluation.figures import FIGURES
 from regard.recipes.adapting import require_start
 from regard.recipes.assembled import Assembly
 from regard.recipes.assembly import assemble
+from regard.recipes.environment import require_environment
 from regard.recipes.finetune import planned
 from regard.recipes.labelled import LabelAssembly
 from regard.recipes.load import load_recipe
@@ -153,6 +154,7 @@ def resume(
     Raises:
         As `train`; and RegardError if the run has done more steps than are asked for.
     """
+    require_environment()
     with (
         Interrupts() as interrupts,
         joined() as processes,
@@ -203,11 +205,12 @@ def require_beginning(recipe: AnyRecipe) -> None:
     """Refuse, before anything is made, what no text could set right.
 
     Raises:
-        RegardError: this machine has no such device.
+        RegardError: this machine has no such device, or the environment asks for what is not there.
         RecipeError: there is nothing to adapt, the runs to start from are of another shape, or
             the machine can't hold the model.
         RunFolderError: a run to start from is not whole.
     """
+    require_environment()
     choose_device(recipe.training.device)
     require_start(recipe)
     require_memory(recipe)

@@ -4,12 +4,9 @@ import ctypes
 import os
 import platform
 import sys
-from typing import Final
 
-from regard.errors import RegardError
+from regard.environment import MALLOC, switched_on
 
-VARIABLE: Final = "REGARD_MALLOC"
-_WORDS: Final = {"": True, "on": True, "off": False}
 # From glibc's malloc.h: the parameters of mallopt.
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
@@ -39,10 +36,7 @@ def hold_memory() -> bool:
         RegardError: REGARD_MALLOC is neither `on` nor `off`.
     """
     os.environ.setdefault(*_KERNELS)
-    word = os.environ.get(VARIABLE, "")
-    if word not in _WORDS:
-        raise RegardError(f'it is "{word}", expected on or off', where=VARIABLE)
-    if not _WORDS[word]:
+    if not switched_on(MALLOC):
         return False
     if not sys.platform.startswith("linux") or platform.libc_ver()[0] != "glibc":
         return False
