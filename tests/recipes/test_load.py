@@ -27,6 +27,16 @@ def refusal(*overrides: str, recipe: str = "base") -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_table_set_to_a_value_is_blamed_whatever_of_it_is_set_beside(place: int) -> None:
+    overrides = ["training.max_steps=20", "training.seed=3"]
+    overrides.insert(place, "training=")
+    if place < 2:  # a later key makes a table of it again
+        load_recipe("base", overrides)
+        overrides.append("training=")
+    assert refusal(*overrides) == '--set training: expected a table, got ""'
+
+
 def test_base_is_the_paper() -> None:
     base = load_recipe("base")
     assert base.model.d_model == 512

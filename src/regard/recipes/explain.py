@@ -87,7 +87,8 @@ def _locate(
 
 def origin(key: str, source: str, changed: Sequence[str]) -> str:
     """The option that a value comes from, or else the file and the key."""
-    for option in changed:
+    # Its own option comes before those of what it holds, or of what holds it.
+    for option in sorted(changed, key=lambda option: option != key):
         if option == key or key.startswith(f"{option}."):
             return option_of(option) or f"--set {key}"
         if option.startswith(f"{key}."):
