@@ -163,12 +163,14 @@ def test_no_more_than_a_tenth_is_held_out(folder: Folder) -> None:
     assert 1 <= len(data.valid.source_lines) <= len(PAIRS) // 10
 
 
-def test_one_pair_is_enough_to_train_on(folder: Folder) -> None:
-    data = folder.prepare(folder.config(PAIRS[:1]))
-    assert texts(data) == PAIRS[:1]
-    assert data.valid.source_lines == [PAIRS[0][0]]
+@pytest.mark.parametrize(("count", "counted"), [(1, "1 pair"), (3, "3 pairs")])
+def test_one_pair_is_enough_to_train_on(folder: Folder, count: int, counted: str) -> None:
+    data = folder.prepare(folder.config(PAIRS[:count]))
+    assert texts(data) == PAIRS[:count]
+    assert data.valid.source_lines[0] == PAIRS[0][0]
+    training = counted.replace(" ", " training ")
     assert folder.log[-1] == (
-        "text: 1 pair is too little to hold any out; validating on 1 training pair, "
+        f"text: too short to hold any out ({counted}); validating on {training}, "
         "so the figures say nothing of unseen text"
     )
 

@@ -283,7 +283,7 @@ def _held_out_set(
     else:
         pairs = [pair for pair in islice(files[0].pairs(), CHUNK_PAIRS) if not is_empty(pair)]
         pairs = pairs[:SMALLEST_VALIDATION]
-        why = f"{counted(found.pairs, 'pair')} is too little to hold any out"
+        why = f"too short to hold any out ({counted(found.pairs, 'pair')})"
         if found.hold_out:
             why = f"all {found.pairs:,} pairs have nearly the same source, so none is held out"
         log(
