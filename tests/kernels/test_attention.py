@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from regard.errors import RegardError
 from regard.kernels import attention as kernel
 from regard.kernels.attention import Sight, attention, parted
 from regard.nn.attention import attend
@@ -175,3 +176,11 @@ def test_parts_that_are_not_used_have_no_gradient() -> None:
     (gradient,) = torch.autograd.grad((first * last).sum(), x)
     assert torch.equal(gradient[..., 4:8], torch.zeros(2, 7, 4))
     assert torch.equal(gradient[..., :4], x.detach()[..., 8:])
+
+
+def test_gradients_of_gradients_are_refused(isa: str) -> None:
+    inputs = case((1, 2, 1, 40, 8, 8))
+    out = attention(*inputs, sights(1, 40)["past"], 0.3)
+    assert out is not None
+    with pytest.raises(RegardError, match="no gradients of gradients"):
+        torch.autograd.grad(out.square().sum(), inputs[0], create_graph=True)

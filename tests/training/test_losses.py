@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional
 from training.digits import DigitBatches, tiny_model
 
+from regard.errors import RegardError
 from regard.nn.masks import padding_mask
 from regard.training.losses import (
     label_smoothed_cross_entropy,
@@ -184,6 +185,13 @@ def test_the_gradients_are_given_away_once() -> None:
     smoothed.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="once only"):
         smoothed.backward()
+
+
+def test_gradients_of_gradients_are_refused() -> None:
+    hidden_nd, weight_vd, targets_n = case(torch.float32)
+    smoothed = linear_cross_entropy(hidden_nd, weight_vd, targets_n, 0.1).smoothed
+    with pytest.raises(RegardError, match="no gradients of gradients"):
+        torch.autograd.grad(smoothed, hidden_nd, create_graph=True)
 
 
 def test_the_loss_of_no_token_is_zero_and_so_are_its_gradients() -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from regard.kernels.native import module, team, wanted_for
+from regard.kernels.native import module, refuse_second_gradients, team, wanted_for
 from regard.shapes import Float, Int, Tensor
 
 BLOCK: Final = 64  # queries
@@ -184,8 +183,8 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        refuse_second_gradients("the attention kernel")
         query, key, value, out, level_bhq = ctx.saved_tensors
         slope = _strided(slope)
         made = _room(query, key, value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from regard.errors import RegardError
 from regard.kernels.switch import plain_on_cpu, switched_on
 from regard.shapes import Tensor
 
@@ -48,6 +49,19 @@ def summary() -> str:
     if not switched_on():
         return "off by REGARD_KERNELS"
     return f"none: {absence()}" if absence() else str(module().isa())
+
+
+def refuse_second_gradients(what: str, instead: str = "Set REGARD_KERNELS=off.") -> None:
+    """To be called in a backward pass that can't be passed back through.
+
+    torch's `once_differentiable` refuses `backward` alone: `torch.autograd.grad` takes what it
+    marks for independent of the input, and would leave out a part of a second gradient.
+
+    Raises:
+        RegardError: the pass is recorded, as by `create_graph=True`.
+    """
+    if torch.is_grad_enabled():
+        raise RegardError(f"no gradients of gradients are taken through {what}", hint=instead)
 
 
 def wanted_for(*tensors: Tensor | None) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from regard.kernels.native import module, team, wanted_for
+from regard.kernels.native import module, refuse_second_gradients, team, wanted_for
 from regard.shapes import Float, Tensor
 
 _NARROW: Final = (torch.float32, torch.bfloat16)
@@ -72,8 +71,8 @@ class _Residual(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        refuse_second_gradients("the residual kernel")
         slopes = slopes.contiguous()
         for_y = torch.empty_like(slopes, dtype=ctx.kind)
         module().residual_slopes(
@@ -112,8 +111,8 @@ class _ResidualNorm(torch.autograd.Function):
         return cast(Tensor, out)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        refuse_second_gradients("the residual kernel")
         added, mean_n, inverse_n, weight_d = ctx.saved_tensors
         slopes = slopes.contiguous()
         rows, d = _rows(slopes), slopes.shape[-1]

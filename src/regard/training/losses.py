@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from regard.kernels.cross_entropy import native_slopes_
+from regard.kernels.native import refuse_second_gradients
 from regard.kernels.products import add_product, product
 from regard.models.decoder import LanguageModel
 from regard.models.encoder import TextEncoder
@@ -182,6 +183,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        refuse_second_gradients(
+            "linear_cross_entropy", "Use label_smoothed_cross_entropy on the logits."
+        )
         if ctx.gradients is None:
             raise RuntimeError("the gradients of linear_cross_entropy can be taken once only")
         # What is large is given away without a copy.
