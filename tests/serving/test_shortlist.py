@@ -108,6 +108,15 @@ def test_it_learns_from_the_runs_own_text(tmp_path: Path, files: list[Path]) -> 
     assert np.array_equal(mine.always, its.always)
 
 
+def test_learning_twice_makes_the_same_file(tmp_path: Path, files: list[Path]) -> None:
+    run = make_run(tmp_path / "run")
+    made = set()
+    for _ in range(4):
+        make_shortlist(run, source=files[:1], target=files[1:])
+        made.add((run / SHORTLIST).read_bytes())
+    assert len(made) == 1
+
+
 def prepare(run: Path, tokenizers: Tokenizers) -> None:
     """What training leaves of the text."""
     folder = PreparedFolder(

@@ -73,7 +73,8 @@ def quantize(
     Args:
         run: The run folder.
         out: The run folder to make.
-        dtype: What to hold matrices in: float32, or, less exact, bfloat16, int8 or int4.
+        dtype: What to hold matrices in: float32, or, less exact, bfloat16, int8 or int4. Default:
+            int8.
     """
     from regard.signals import load
 

@@ -9,9 +9,10 @@ from regard.compare.scaling import LEAST_BYTES, fit_or_reason
 from regard.compare.worker import PassFound, PassOrder, StepOrder
 from regard.machine import memory
 
-# A pass that should take longer than this is made twice, if there is time for that.
+# The seconds that a point may take at least, if there is time for that.
 _SHORT = 0.15
-_TWICE = 2.5
+# What a point takes, in passes: the first two are slow, and one more is timed.
+_A_POINT = 6.0
 # What a measurement may take of the memory that is free.
 _MEMORY_SHARE = 0.8
 # From one point to the next, cost is expected to rise as it just did, within these bounds.
@@ -65,11 +66,11 @@ class Growing:
         value = self.next
         if value is None:
             return
-        self._stopped = _too_much(self._points, self.expected, left)
+        self._stopped = _too_much(self._points, _A_POINT * self.expected, left)
         if self._stopped:
             return
         n, d = (value, self._fixed) if self._axis == "n" else (self._fixed, value)
-        most = min(left, max(_SHORT, _TWICE * self.expected))
+        most = min(left, max(_SHORT, _A_POINT * self.expected))
         found = self._helper.passes(
             PassOrder(of=self._of, n=n, d=d, heads=self._heads, seconds=most)
         )
@@ -138,8 +139,8 @@ def grow(curves: Sequence[tuple[Growing, float]], *, seconds: float) -> None:
         if not going:
             return
         share = left / sum(weight for _, weight in going)
-        near = [each for each, weight in going if each.expected * _TWICE <= share * weight]
-        far = [each for each, _ in going if each.expected <= left]
+        near = [each for each, weight in going if each.expected * _A_POINT <= share * weight]
+        far = [each for each, _ in going if each.expected * _A_POINT <= left]
         chosen = min(near or far or [each for each, _ in going], key=lambda each: each.next or 0)
         chosen.step(left)
 

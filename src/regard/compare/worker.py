@@ -109,26 +109,27 @@ def work(connection: Connection, subject: Subject, *, seed: int, threads: int) -
 def passes(subject: Subject, order: PassOrder) -> PassFound:
     """Make passes over one random sequence: the first for the memory, the others for the time.
 
-    The first is timed, too, where there is no time for another.
+    The first gives memory back as it goes, and the second has it anew from the system: both take
+    some times as long as those after them, of which there is one at least.
     """
     layer = subject.build(order.d, order.heads, order.n)
     layer.train(order.of == "training")
     x = torch.randn(1, order.n, order.d)
     one_pass(subject, layer, x[:, :_WARM], order.of)
+    started = time.perf_counter()
     with _returning_memory():
         memory = PeakMemory()
-        started = time.perf_counter()
         one_pass(subject, layer, x, order.of)
-        first = time.perf_counter() - started
         peak = memory.taken()
-    wanted = min(MOST_REPEATS, int((order.seconds - first) / max(first, 1e-9)))
-    times = []
-    for _ in range(wanted):
-        started = time.perf_counter()
+    one_pass(subject, layer, x, order.of)
+    times: list[float] = []
+    while not times or (
+        len(times) < MOST_REPEATS and time.perf_counter() - started + min(times) <= order.seconds
+    ):
+        before = time.perf_counter()
         one_pass(subject, layer, x, order.of)
-        times.append(time.perf_counter() - started)
+        times.append(time.perf_counter() - before)
     _give_back()
-    times = times or [first]
     return PassFound(seconds=statistics.median(times), repeats=len(times), peak_bytes=peak)
 
 

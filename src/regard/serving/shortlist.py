@@ -147,7 +147,8 @@ def _require_own_text(folder: Path, run: Path, tokenizers: Tokenizers) -> None:
         )
     if damaged := damaged_files(folder, INDEX_FILE):
         where = ", ".join(str(folder / name) for name in damaged)
-        raise DataError("the prepared text is damaged", where=where, hint=hint)
+        problem = "the prepared text is damaged, or an earlier version prepared it"
+        raise DataError(problem, where=where, hint=hint)
 
 
 def _apart(pairs: int) -> list[int]:

@@ -31,6 +31,7 @@ from regard.weights.layout import (
     PACKED,
     RECIPE,
     REPORT,
+    SHORTLIST,
     SOURCE_TOKENIZER,
     TARGET_TOKENIZER,
     TOKENIZER,
@@ -477,6 +478,8 @@ class RunFolder:
             return (
                 f"Make it again from the checkpoints: {command('average', self.path, '--last', 1)}"
             )
+        if name == SHORTLIST:
+            return f"Make it again: {command('shortlist', self.path)}"
         if name == RECIPE:
             return f"{_COPY_AGAIN} Settings are changed with --set, not in this file."
         return _COPY_AGAIN

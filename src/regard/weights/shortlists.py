@@ -1,5 +1,6 @@
 """The shortlist of a run folder: the file, and the vocabularies that it belongs to."""
 
+import json
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,7 @@ from regard.text.corpus import Tokenizers
 from regard.text.prepared import sums
 from regard.text.shortlist import Shortlist
 from regard.weights.arrays import read_arrays
-from regard.weights.header import read_metadata
+from regard.weights.header import NOTES, read_metadata
 from regard.weights.layout import SHORTLIST
 from regard.weights.run_folder import RunFolder
 
@@ -41,8 +42,18 @@ def write_shortlist(
         },
         metadata={**notes, **_sums(tokenizers)},
     )
+    data = _in_order(data)
     run.replace({SHORTLIST: [data]})
     return len(data)
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same safetensors file with its notes in order: the library writes them in any."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    header[NOTES] = dict(sorted(header[NOTES].items()))
+    ordered = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return data[:8] + ordered.ljust(end - 8) + data[end:]
 
 
 def read_shortlist(run: RunFolder, tokenizers: Tokenizers) -> Shortlist:
