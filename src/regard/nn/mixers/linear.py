@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from regard.kernels.products import linear, product
+from regard.kernels.switch import transformed
 from regard.nn.attention import Heads, HeadShape
 from regard.nn.cache import RecurrentState
 from regard.nn.mixers.chunks import causal_sums
@@ -141,6 +142,9 @@ class PerformerAttention(FeatureAttention):
     def key_features(self, key: Float[Tensor, "n h l e"]) -> Float[Tensor, "n h l f"]:
         """The features of keys."""
         rows_fe, peak_f = self._directions(key)
+        if transformed():
+            lower = key.square().sum(-1, keepdim=True) * (self.factor**2 / 2)
+            return (linear(key, rows_fe, -peak_f) - lower).exp()
         apply = cast(Callable[..., Tensor], _KeyFeatures.apply)
         return apply(key, rows_fe, -peak_f, self.factor**2 / 2)
 
