@@ -6,7 +6,14 @@ from torch.nn import functional
 
 from regard.errors import RegardError
 from regard.kernels import products
-from regard.kernels.products import Linear, add_product, linear, onednn_is_faster, product
+from regard.kernels.products import (
+    Linear,
+    add_product,
+    batched,
+    linear,
+    onednn_is_faster,
+    product,
+)
 
 
 @pytest.fixture
@@ -147,6 +154,64 @@ def test_a_sum_of_products_is_added_to(onednn: list[tuple[int, ...]]) -> None:
     torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-5)
     add_product(total, left.bfloat16(), right.bfloat16())
     assert total.dtype == torch.float32 and len(onednn) == 1
+
+
+# An ordinary product, one of few columns that sums over many, and ones that lie otherwise.
+MATRICES = [(24, 40, 20, False), (24, 64, 20, False), (40, 24, 20, True), (24, 64, 20, True)]
+
+
+@pytest.mark.parametrize(("n", "k", "m", "turned"), MATRICES)
+def test_batched_products_and_their_gradients_are_those_in_float64(
+    onednn: list[tuple[int, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    n: int,
+    k: int,
+    m: int,
+    turned: bool,
+) -> None:
+    monkeypatch.setattr(products, "_SMALL", 1)
+    shapes = [(2, 3, k, n), (2, 3, m, k)] if turned else [(2, 3, n, k), (2, 3, k, m)]
+    given = [torch.randn(*shape).requires_grad_() for shape in shapes]
+    inputs = [x.mT for x in given] if turned else given
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    outer = torch.randn(2, 3, n, m)
+    out, exact = batched(*inputs), wide[0] @ wide[1]
+    torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-5)
+    mine = torch.autograd.grad(out, inputs, outer)
+    theirs = torch.autograd.grad(exact, wide, outer.double())
+    torch.testing.assert_close([grad.double() for grad in mine], list(theirs), rtol=1e-5, atol=3e-5)
+    assert len(onednn) == 3 * 6
+
+
+def test_gradients_of_gradients_of_batched_products_are_pytorchs(
+    onednn: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_SMALL", 1)
+    inputs = [torch.randn(2, *shape).requires_grad_() for shape in ((24, 64), (64, 20))]
+
+    def penalty(of: object) -> list[torch.Tensor]:
+        (slope,) = torch.autograd.grad(of(*inputs).square().sum(), inputs[0], create_graph=True)
+        return list(torch.autograd.grad(slope.square().sum(), inputs))
+
+    torch.testing.assert_close(penalty(batched), penalty(torch.matmul), rtol=1e-4, atol=1e-2)
+    assert onednn
+
+
+def test_batched_products_of_small_matrices_other_types_and_autocast_are_torchs(
+    onednn: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = torch.randn(2, 24, 64), torch.randn(2, 64, 20)
+    assert torch.equal(batched(left, right), left @ right)
+    monkeypatch.setattr(products, "_SMALL", 1)
+    assert torch.equal(batched(left[0], right[0]), left[0] @ right[0])
+    assert torch.equal(batched(left.double(), right.double()), left.double() @ right.double())
+    assert batched(left[:0], right[:0]).shape == (0, 24, 20)
+    assert batched(left[..., :0], right[:, :0]).eq(0).all()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(batched(left, right), left @ right)
+    monkeypatch.setenv("REGARD_KERNELS", "off")
+    assert torch.equal(batched(left, right), left @ right)
+    assert not onednn
 
 
 def test_the_module_is_saved_as_torchs_is(onednn: list[tuple[int, ...]]) -> None:

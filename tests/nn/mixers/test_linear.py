@@ -2,6 +2,7 @@ import pytest
 import torch
 from mixing import D_MODEL, make
 
+from regard.kernels import products
 from regard.nn.attention import HeadShape, attention_weights
 from regard.nn.mixers.config import PerformerConfig
 from regard.nn.mixers.linear import FeatureAttention, PerformerAttention, orthogonal_rows
@@ -28,6 +29,27 @@ def test_it_is_the_quadratic_form_of_its_features(name: str, causal: bool) -> No
     assert isinstance(case.layer, FeatureAttention)
     weights_nhll, value = weights(case.layer, x)
     torch.testing.assert_close(case(x), case.layer.join(weights_nhll @ value), **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["linear", "performer"])
+def test_with_the_faster_products_value_and_gradients_are_those_in_float64(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("there is no oneDNN in this PyTorch")
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(products, "_SMALL", 1)
+    case = make(name, causal=False)
+
+    def both(x: torch.Tensor) -> list[torch.Tensor]:
+        x = x.clone().requires_grad_()
+        out = case(x)
+        return [x.detach().double() for x in (out, *torch.autograd.grad(out.square().sum(), x))]
+
+    x = torch.randn(2, 150, D_MODEL)
+    exact = both(x.double())
+    case.layer.float()
+    torch.testing.assert_close(both(x), exact, rtol=1e-4, atol=1e-5)
 
 
 def test_linear_features_are_elu_plus_one_of_heads() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch.nn import functional
 
-from regard.kernels.products import linear, product
+from regard.kernels.products import batched, linear, product
 from regard.kernels.switch import transformed
 from regard.nn.attention import Heads, HeadShape
 from regard.nn.cache import RecurrentState
@@ -72,7 +72,7 @@ class FeatureAttention(Heads, RowMixer):
                 if past is not None:
                     past.tensors = (state,)
             else:
-                out = query @ (key.transpose(-1, -2) @ value)
+                out = batched(query, batched(key.transpose(-1, -2), value))
         return self.join(normalised(out).to(x_nld.dtype))
 
     def row_weights(
