@@ -32,7 +32,7 @@ from regard.errors import ModelError
         {"n_best": 3, "temperature": 0.5},
         {"n_best": 3, "temperature": 4.0},
         {"temperature": 1e-300},
-        {"temperature": 1e300},
+        {"temperature": 1e6},
         {"n_best": 3, "top_k": 1},
         {"n_best": 3, "top_k": 4},
         {"n_best": 3, "top_k": 2**31 - 1},
