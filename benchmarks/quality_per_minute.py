@@ -9,9 +9,8 @@ each, on the same batches of the same text with regard's tokens, until each has 
 its own clock: regard as `regard train` would do it (the recipe's optimizer, schedule and moving
 average, in the precision that `auto` measures as faster), and a peer of the same shape: JoeyNMT
 2.3.0 where it is installed (see training.py), else a plain loop around `torch.nn.Transformer`.
-The peer has AdamW with the paper's schedule, warm-up a tenth of its steps, and the faster
-precision here. Both schedules end with the minutes: what counts is the share of the time that is
-gone.
+The peer has AdamW, the recipe's schedule as well, and the faster precision here. Both schedules
+end with the minutes: what counts is the share of the time that is gone.
 
 At some points on the way both translate the first lines of dev greedily, for which their clocks
 stand. What is printed is BLEU by sacreBLEU, and tokens seen.
@@ -44,7 +43,6 @@ from regard.recipes.recipe import Recipe
 from regard.text.batches import Batch, Batches
 from regard.text.corpus import PreparedData, prepare_corpus
 from regard.training.allocator import hold_memory
-from regard.training.config import PaperSchedule
 from regard.training.feed import StepBatch
 from regard.training.losses import translation_loss
 from regard.training.parts import split_batch
@@ -125,7 +123,7 @@ class Ours:
 
 
 class Other:
-    """A peer with the paper's schedule."""
+    """A peer with the recipe's schedule."""
 
     def __init__(self, which: str, recipe: Recipe, data: PreparedData, *, narrow: bool) -> None:
         self.name = f"{which}, {'bfloat16' if narrow else 'float32'}"
@@ -134,7 +132,7 @@ class Other:
 
     def step(self, batch: Batch, share: float, steps: int) -> None:
         """Learn from a batch."""
-        schedule = PaperSchedule(warmup_steps=max(100, steps // 10))
+        schedule = self._recipe.training.schedule
         rate = learning_rate(schedule, 1 + int(share * steps), self._recipe.model.d_model, steps)
         for group in self._peer.optimizer.param_groups:
             group["lr"] = rate
