@@ -116,11 +116,11 @@ def test_a_figure_that_is_not_finite_names_step_lines_and_checkpoint(
             batches=DigitBatches(rows=12, per_epoch=100),
             options={"loss": loss, "line": lambda pair: ("train.en", pair + 1)},
         )
-    shown = ", ".join(map(str, range(61, 71)))
+    shown = f"{', '.join(map(str, range(61, 71)))}; and 2 more, all named in metrics.jsonl"
     checkpoint = tmp_path / "run/checkpoints/step-00000004"
     assert str(stopped.value) == (
         f"training: the {kind} is nan at step 6\n"
-        f"  Its batch holds these lines of train.en: {shown}; and 2 more, all named in metrics.jsonl.\n"
+        f"  Its batch holds these lines of train.en: {shown}.\n"
         f"  The last good checkpoint is {checkpoint}.\n"
         "  Try a lower learning rate, a longer warm-up, or training.clip_norm = 1."
     )
