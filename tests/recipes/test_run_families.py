@@ -334,7 +334,7 @@ def test_a_run_is_described_with_its_classes(
 def test_a_loss_that_is_not_finite_names_the_lines_of_its_batch(
     family: str, recipe: Callable[..., AnyRecipe], text: Path, labels: Path, tmp_path: Path
 ) -> None:
-    change = "training.schedule.learning_rate=1e30"
+    change = "training.schedule.learning_rate=1e6"
     with pytest.raises(DivergenceError) as refused:
         train(
             recipe(
@@ -348,5 +348,7 @@ def test_a_loss_that_is_not_finite_names_the_lines_of_its_batch(
             reporter=Listener(),
         )
     file = labels if family == "classifier" else text
-    assert f"Its batch holds the lines {file}:" in str(refused.value)
+    found = re.search(r"Its batch holds th(?:is|ese) lines? of ([^\n]+): \d", str(refused.value))
+    assert found is not None
+    assert found[1] == str(file)
     assert "Try a lower learning rate" in str(refused.value)
