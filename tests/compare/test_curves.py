@@ -3,19 +3,38 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 
 from regard.compare import curves
-from regard.compare.curves import Growing, curve, decode, grow
+from regard.compare.curves import Growing, decode, grow
 from regard.compare.helper import Helper
 from regard.compare.layers import SUBJECTS, Subject, subjects_named
-from regard.compare.results import Curve, Pass
+from regard.compare.results import Axis, Curve, Pass
 from regard.compare.schedule import Plan
 from regard.compare.worker import PassFound, PassOrder, PeakMemory
+
+
+def curve(
+    helper: Helper,
+    *,
+    of: Pass,
+    axis: Axis,
+    values: Sequence[int],
+    fixed: int,
+    heads: int,
+    seconds: float,
+) -> Curve:
+    """One curve by itself, until time or memory ends it."""
+    ends = time.perf_counter() + seconds
+    growing = Growing(helper, of=of, axis=axis, values=values, fixed=fixed, heads=heads)
+    while growing.next is not None:
+        growing.step(ends - time.perf_counter())
+    return growing.curve()
+
 
 LENGTHS = tuple(2**power for power in range(5, 13))
 

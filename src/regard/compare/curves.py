@@ -100,27 +100,6 @@ class Growing:
         )
 
 
-def curve(
-    helper: Helper,
-    *,
-    of: Pass,
-    axis: Axis,
-    values: Sequence[int],
-    fixed: int,
-    heads: int,
-    seconds: float,
-) -> Curve:
-    """Measure one curve by itself until time or memory ends it; `seconds` is for all of it.
-
-    A measurement that should take more than is left is not begun. See `Growing` for the rest.
-    """
-    ends = time.perf_counter() + seconds
-    growing = Growing(helper, of=of, axis=axis, values=values, fixed=fixed, heads=heads)
-    while growing.next is not None:
-        growing.step(ends - time.perf_counter())
-    return growing.curve()
-
-
 def grow(curves: Sequence[tuple[Growing, float]], *, seconds: float) -> None:
     """Measure several curves side by side, the shortest lengths first, until time is up.
 
