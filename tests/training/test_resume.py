@@ -12,6 +12,7 @@ from regard.errors import DataError, RegardError
 from regard.training.arithmetic import arithmetic, changes
 from regard.training.progress import SilentReporter
 from regard.training.validation import Validation
+from regard.version import VERSION
 from regard.weights.checkpoints import checkpoint_steps
 from regard.weights.tensors import read_tensors
 
@@ -201,6 +202,23 @@ def test_what_has_changed_of_the_arithmetic_is_named_and_nothing_else() -> None:
     assert changes(before, {"processes": "4", "torch": "2.1", "GPU": "H200"}) == (
         "processes: 2, now 4, GPU: none, now H200, threads: 1, now none"
     )
+
+
+def test_a_resume_by_another_version_of_regard_says_so_and_one_of_an_unknown_version_does_not(
+    train: Callable[..., Trained], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Said()
+    kept = {"dropout": 0.3, "options": {"reporter": said}}
+    train("cut", max_steps=3, **kept)
+    monkeypatch.setattr("regard.training.arithmetic.VERSION", "9.0.0")
+    train("cut", max_steps=4, resume=True, **kept)
+    (line,) = [line for line in said.lines if "otherwise" in line]
+    assert f"(regard: {VERSION}, now 9.0.0)" in line
+    here = arithmetic(torch.device("cpu"), 1)
+    assert here["regard"] == "9.0.0"
+    unknown = {name: value for name, value in here.items() if name != "regard"}
+    assert changes(unknown, here) == ""
+    assert changes({**unknown, "torch": "2.1"}, here) == f"torch: 2.1, now {here['torch']}"
 
 
 def test_fewer_steps_than_were_done_is_refused(train: Callable[..., Trained]) -> None:

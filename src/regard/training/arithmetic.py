@@ -6,6 +6,7 @@ import torch
 
 from regard.kernels import native, products
 from regard.machine import cpu_model
+from regard.version import VERSION
 
 
 def arithmetic(device: torch.device, processes: int) -> dict[str, str]:
@@ -13,7 +14,7 @@ def arithmetic(device: torch.device, processes: int) -> dict[str, str]:
 
     A training that goes on with the same from the same state ends with the same bits.
     """
-    found = {"processes": str(processes), "torch": torch.__version__}
+    found = {"processes": str(processes), "regard": VERSION, "torch": torch.__version__}
     if device.type == "cuda":
         return {**found, "GPU": torch.cuda.get_device_name(device)}
     return {
@@ -26,10 +27,13 @@ def arithmetic(device: torch.device, processes: int) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What of it is otherwise than it was, in words; empty if nothing is."""
+    """What of it is otherwise than it was, in words; empty if nothing is.
+
+    Earlier versions of regard did not record which they were: of that nothing is said.
+    """
     names = [*now, *(name for name in before if name not in now)]
     return ", ".join(
         f"{name}: {before.get(name, 'none')}, now {now.get(name, 'none')}"
         for name in names
-        if before.get(name) != now.get(name)
+        if before.get(name) != now.get(name) and (name != "regard" or name in before)
     )
