@@ -166,8 +166,19 @@ def test_bad_options_are_refused(tmp_path: Path, files: list[Path], command: Com
     run = make_run(tmp_path / "run")
     done = command("shortlist", run, "--source", files[0])
     assert (done.code, "there are 1 source and 0 target files" in done.err) == (2, True)
-    with pytest.raises(RegardError, match="per_token: expected 0 or more, got -1"):
-        make_shortlist(run, per_token=-1)
+    for name, value in (("per_token", -1), ("frequent", 1.5), ("per_token", True)):
+        with pytest.raises(RegardError, match=f"{name}: expected a whole number of at least 0"):
+            make_shortlist(run, **{name: value})
+    done = command(
+        "shortlist", run, "--source", files[0], "--target", files[1], "--per-token=0",
+        "--frequent=0",
+    )  # fmt: skip
+    assert (done.code, done.out, done.err) == (
+        2,
+        b"",
+        "error: per_token, frequent: both are 0, which leaves a sentence no token to be "
+        "translated with\n  Give one of them more.\n",
+    )
     files[1].write_text("\n\n\n\n", encoding="utf-8")
     with pytest.raises(DataError, match="no pair of the text has words on both sides"):
         make_shortlist(run, source=files[:1], target=files[1:])

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from regard.arguments import whole_number
 from regard.errors import DataError, RegardError, command
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe
@@ -73,13 +74,19 @@ def make_shortlist(
         frequent: how many of the most frequent target tokens go with every sentence.
 
     Raises:
-        RegardError: the counts make no sense, or there are not as many files on either side.
+        RegardError: a count is below 0 or both are 0, or there are not as many files on either
+            side.
         RunFolderError: it is no whole run folder, or can't be written.
         DataError: a file is missing or damaged, or the run's own text is not there.
     """
-    for name, value in (("per_token", per_token), ("frequent", frequent)):
-        if value < 0:
-            raise RegardError(f"expected 0 or more, got {value}", where=name)
+    per_token = whole_number(per_token, "per_token", least=0)
+    frequent = whole_number(frequent, "frequent", least=0)
+    if per_token == frequent == 0:
+        raise RegardError(
+            "both are 0, which leaves a sentence no token to be translated with",
+            where="per_token, frequent",
+            hint="Give one of them more.",
+        )
     if len(source) != len(target):
         raise RegardError(
             f"there are {len(source)} source and {len(target)} target files", where="source"
