@@ -18,6 +18,8 @@ from regard.text.prepared import PreparedFolder
 from regard.text.shortlist import Shortlist
 from regard.text.vocabulary import framed
 from regard.weights.layout import PREPARED_TEXT, SHORTLIST
+from regard.weights.lock import LOCK
+from regard.weights.manifest import MANIFEST
 from regard.weights.run_folder import RunFolder
 from regard.weights.shortlists import read_shortlist, write_shortlist
 
@@ -190,6 +192,40 @@ def test_a_run_without_one_says_how_to_make_it(tmp_path: Path, command: Command)
     done = command("translate", run, "--shortlist", stdin=b"light\n")
     assert (done.code, done.out) == (2, b"")
     assert f"{run}: the run has no shortlist\n  Make one: regard shortlist {run}" in done.err
+
+
+@pytest.mark.parametrize("harm", ["whole", "damaged", "lost", "not listed"])
+def test_drop_removes_it_and_touches_nothing_else(
+    made: Path, harm: str, tmp_path: Path, command: Command
+) -> None:
+    path = made / SHORTLIST
+    without = make_run(tmp_path / "without")
+    if harm == "damaged":
+        path.write_bytes(b"x")
+    elif harm == "lost":
+        path.unlink()
+    elif harm == "not listed":  # a crash came between the list and the file
+        (made / MANIFEST).write_bytes((without / MANIFEST).read_bytes())
+    done = command("shortlist", made, "--drop")
+    assert (done.code, done.out.decode(), done.err) == (0, f"{path}: removed\n", "")
+    files = {each.name: each.read_bytes() for each in made.iterdir() if each.name != LOCK}
+    assert files == {each.name: each.read_bytes() for each in without.iterdir() if each.name != LOCK}
+    done = command("shortlist", made, "--drop")
+    assert (done.code, done.err) == (2, f"error: {made}: the run has no shortlist\n")
+
+
+def test_drop_goes_with_nothing_that_says_how_to_make_one(
+    made: Path, files: list[Path], command: Command
+) -> None:
+    before = (made / SHORTLIST).read_bytes()
+    for option in ("--source=a", "--target=b", "--per-token=0", "--frequent=100"):
+        done = command("shortlist", made, "--drop", option)
+        problem = f"error: {option.partition('=')[0]}: cannot go with --drop\n"
+        assert (done.code, done.err) == (2, f"{problem}  Give one of the two.\n")
+    with RunFolder.open(made, write=True):  # another is at work in it
+        done = command("shortlist", made, "--drop")
+    assert (done.code, "is writing to this run folder" in done.err) == (2, True)
+    assert (made / SHORTLIST).read_bytes() == before
 
 
 def test_a_damaged_one_is_refused_and_says_how_to_make_it_again(made: Path) -> None:

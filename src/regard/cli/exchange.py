@@ -91,8 +91,9 @@ def shortlist(
     *,
     source: Files = (),
     target: Files = (),
-    per_token: NonNegativeInt = 100,
-    frequent: NonNegativeInt = 100,
+    per_token: NonNegativeInt | None = None,
+    frequent: NonNegativeInt | None = None,
+    drop: bool = False,
 ) -> None:
     """Learn which target tokens may translate which source tokens: regard translate --shortlist.
 
@@ -105,10 +106,30 @@ def shortlist(
         target: Its translation, line by line.
         per_token: Target tokens that go with each source token, at most. Default: 100.
         frequent: Most frequent target tokens, which go with every sentence. Default: 100.
+        drop: Remove the run's shortlist, and nothing else of it.
     """
     from regard.signals import load
 
+    counts = {"per_token": per_token, "frequent": frequent}
+    given = {name: count for name, count in counts.items() if count is not None}
+    if drop:
+        _refuse_with_drop(source=source, target=target, **given)
     load("regard.serving.shortlist")
-    from regard.serving.shortlist import make_shortlist
+    from regard.serving.shortlist import drop_shortlist, make_shortlist
 
-    print(make_shortlist(run, source=source, target=target, per_token=per_token, frequent=frequent))
+    if drop:
+        print(f"{drop_shortlist(run)}: removed")
+    else:
+        print(make_shortlist(run, source=source, target=target, **given))
+
+
+def _refuse_with_drop(**options: object) -> None:
+    from regard.errors import RegardError
+
+    for name, value in options.items():
+        if value != ():
+            raise RegardError(
+                "cannot go with --drop",
+                where=f"--{name.replace('_', '-')}",
+                hint="Give one of the two.",
+            )

@@ -22,7 +22,7 @@ from regard.text.shortlist import Shortlist
 from regard.text.vocabulary import framed
 from regard.weights.layout import PREPARED_TEXT, SHORTLIST
 from regard.weights.run_folder import RunFolder
-from regard.weights.shortlists import write_shortlist
+from regard.weights.shortlists import remove_shortlist, write_shortlist
 from regard.weights.vocabularies import open_tokenizers
 
 _NOTHING = "no pair of the text has words on both sides"
@@ -104,6 +104,17 @@ def make_shortlist(
             run, shortlist, tokenizers, {name: str(value) for name, value in notes.items()}
         )
     return Made(Path(path) / SHORTLIST, size, pairs, tokenizers.target.size, mean, held)
+
+
+def drop_shortlist(path: str | Path) -> Path:
+    """Remove the shortlist of a run, whole or damaged, and nothing else; give where it was.
+
+    Raises:
+        RunFolderError: it is no run folder, or has no shortlist, or can't be written.
+    """
+    with RunFolder.open(path, write=True, model=False) as run:
+        remove_shortlist(run)
+    return Path(path) / SHORTLIST
 
 
 @contextmanager

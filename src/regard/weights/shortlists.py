@@ -47,6 +47,17 @@ def write_shortlist(
     return len(data)
 
 
+def remove_shortlist(run: RunFolder) -> None:
+    """Remove the shortlist of a run that is open for writing, and nothing else of it.
+
+    Raises:
+        RunFolderError: there is none, or it can't be removed.
+    """
+    if SHORTLIST not in run.files and not (run.path / SHORTLIST).exists():
+        raise RunFolderError("the run has no shortlist", where=str(run.path))
+    run.replace({}, drop=(SHORTLIST,))
+
+
 def _in_order(data: bytes) -> bytes:
     """The same safetensors file with its notes in order: the library writes them in any."""
     end = 8 + int.from_bytes(data[:8], "little")
