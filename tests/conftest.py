@@ -1,5 +1,6 @@
 """One thread and the same examples every time, so that a failure can be seen again."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("same-every-time")
+
+
+@pytest.fixture
+def hang_up() -> Iterator[None]:
+    """A hang-up is not ignored, also where the tests were started by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(autouse=True)

@@ -59,6 +59,6 @@ class ElsewhereError(RegardError):
 
 
 class Interrupted(RegardError):  # noqa: N818 - it is not a fault
-    """The user stopped the work (Ctrl-C or SIGTERM) and what was done is saved."""
+    """The user stopped the work (Ctrl-C, SIGTERM or SIGHUP) and what was done is saved."""
 
     exit_code = 130

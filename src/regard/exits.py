@@ -61,9 +61,9 @@ def _is_out_of_memory(error: Exception) -> bool:
 def run_guarded(command: Callable[[], object]) -> int:
     """Run a command to its end, and return the exit code of the process.
 
-    0 done, 2 the user's mistake, 1 our bug, 130 interrupted, by Ctrl-C or by SIGTERM. Errors go
-    to standard error, if it takes them; the code is the same if not. A reader of the results that
-    went away (`| head -1`) is no mistake: the command ends quietly with 0.
+    0 done, 2 the user's mistake, 1 our bug, 130 interrupted, by Ctrl-C, SIGTERM or SIGHUP. Errors
+    go to standard error, if it takes them; the code is the same if not. A reader of the results
+    that went away (`| head -1`) is no mistake: the command ends quietly with 0.
     """
     with interruptible():
         return _guarded(command)

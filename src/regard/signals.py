@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM outside of training: they end a command, even amid an import of torch."""
+"""Ctrl-C, SIGTERM, SIGHUP outside of training: they end a command, even amid an import of torch."""
 
 import atexit
 import importlib
@@ -9,23 +9,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# The terminal is gone. It comes twice: from the system, and from the shell, to all that it started.
+HANG_UP = signal.SIGHUP
+
+
+def answered() -> tuple[signal.Signals, ...]:
+    """The signals to take over; a hang-up that is ignored, as by nohup, stays so."""
+    ignored = signal.getsignal(HANG_UP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *(() if ignored else (HANG_UP,)))
 
 
 class Ending:
     """A handler that raises KeyboardInterrupt; while `holding`, it only notes that it was `asked`.
 
     So it does once all is `over`. A second signal then, or while holding, ends the process at once,
-    with exit code 130.
+    with exit code 130. A second hang-up is nothing.
     """
 
     def __init__(self) -> None:
         self.holding = False
         self.over = False
         self.asked = False
+        self._hung_up = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """End what is under way, or note that it must end."""
+        if number == HANG_UP:
+            if self._hung_up:
+                return
+            self._hung_up = True
         if not (self.holding or self.over):
             raise KeyboardInterrupt
         if self.asked:
@@ -35,7 +47,7 @@ class Ending:
 
 @contextmanager
 def interruptible(*, to_the_end: bool = False) -> Iterator[None]:
-    """Inside the block both signals raise KeyboardInterrupt.
+    """Inside the block these signals raise KeyboardInterrupt.
 
     In any thread but the main one Python allows no signal handlers, and this does nothing.
 
@@ -48,7 +60,7 @@ def interruptible(*, to_the_end: bool = False) -> Iterator[None]:
         yield
         return
     handler = Ending()
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    before = {number: signal.signal(number, handler) for number in answered()}
     if to_the_end:
         # Python's end gives signals that it handles back to the system, which kills by them.
         atexit.register(_ignore)
@@ -64,7 +76,7 @@ def interruptible(*, to_the_end: bool = False) -> Iterator[None]:
 
 
 def _ignore() -> None:
-    for number in SIGNALS:
+    for number in answered():
         signal.signal(number, signal.SIG_IGN)
 
 

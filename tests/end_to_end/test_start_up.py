@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from end_to_end.conftest import environment, pairs
 
+pytestmark = pytest.mark.usefixtures("hang_up")
+
 # What the process says when it has come so far; `-X importtime` names each module once loaded.
 MOMENTS = [
     (" cyclopts", signal.SIGINT),
@@ -18,6 +20,7 @@ MOMENTS = [
     (" tokenizers", signal.SIGTERM),
     (" regard.recipes.assembly", signal.SIGINT),
     ("text: ", signal.SIGTERM),
+    ("text: ", signal.SIGHUP),
     ("training on ", signal.SIGINT),
 ]
 
@@ -88,7 +91,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_after_the_end_changes_nothing(name: str, tmp_path: Path) -> None:
     out = tmp_path / "packed"
     for arguments, code in ((["quantize", str(GOLDEN), "--out", str(out)], 0), (["info"], 2)):

@@ -18,7 +18,8 @@ from regard.training.losses import translation_loss
 from regard.training.validation import Validation
 from regard.weights.checkpoints import checkpoint_steps
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+pytestmark = pytest.mark.usefixtures("hang_up")
 
 
 def signalled_loss(number: signal.Signals, at: int) -> Callable[..., object]:
@@ -189,6 +190,25 @@ def test_a_second_signal_says_which_checkpoint_is_kept_and_how_to_go_on(tmp_path
         "\nregard: left at once; the checkpoint of step 1 is kept, to go on from by "
         f"regard train '{path}' --resume\n"
     )
+
+
+def test_a_hang_up_is_no_second_signal_and_none_at_all_where_it_is_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A terminal that is closed sends one, and so does its shell; nohup has it ignored."""
+    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail("left at once"))
+    with Interrupts() as interrupts, interrupts.deferred():
+        for _ in range(3):
+            signal.raise_signal(signal.SIGHUP)
+        assert interrupts.requested
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGHUP)
+            assert not interrupts.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_in_one_of_several_processes_a_signal_by_two_ways_is_one(

@@ -73,7 +73,7 @@ def train(
     Raises:
         RecipeError, DataError, RunFolderError: something is wrong with what was given.
         DivergenceError: a loss or a gradient was not finite.
-        Interrupted: Ctrl-C or SIGTERM; everything is saved.
+        Interrupted: Ctrl-C, SIGTERM or SIGHUP; everything is saved.
     """
     require_recipe(recipe)
     require(reporter, (Reporter, NoneType), "reporter", "a Reporter or None")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for a stop at the next safe point, the second leaves."""
+"""Ctrl-C, SIGTERM, SIGHUP: the first asks for a stop at the next safe point, the second leaves."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from regard.errors import Interrupted, RegardError, command
-from regard.signals import SIGNALS
+from regard.signals import HANG_UP, answered
 from regard.weights.checkpoints import checkpoint_steps
 
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -20,13 +20,13 @@ _SAME_SECONDS: Final = 2.0
 
 
 class Interrupts:
-    """Takes the two signals over inside a `with` block, in the main thread.
+    """Takes these signals over inside a `with` block, in the main thread.
 
     By default the first signal raises `Interrupted` at once, wherever the program is: right for
     reading data and for a validation, which change nothing that is kept. Inside `deferred()` it
     only sets `requested`, and the loop stops at the end of the step. The second signal ends the
     process with exit code 130 and saves nothing; it says what is kept in `run`, the folder that
-    is trained into, once that is known.
+    is trained into, once that is known. A hang-up is never the second.
 
     With `quiet`, as in all but one of several processes, a signal says nothing. In one of several
     a second signal within two seconds is the first one, which came by two ways.
@@ -48,7 +48,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
+            for number in answered():
                 self._before[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -111,7 +111,8 @@ class Interrupts:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # Only os.write is safe here: the signal may come amid a write to the same stream.
         if self.requested:
-            if self._several and time.monotonic() - self._first < _SAME_SECONDS:
+            by_two_ways = self._several and time.monotonic() - self._first < _SAME_SECONDS
+            if by_two_ways or number == HANG_UP:
                 return
             _say(_SHOW_CURSOR if os.isatty(2) else b"")
             if not self.quiet:
