@@ -1,6 +1,5 @@
 """`regard demo`: the main job from end to end on the corpus that comes with the package."""
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from regard.text.split import place
 from regard.training.interrupts import Interrupts
 from regard.training.metrics import MetricsLog
 from regard.training.progress import Reporter, make_reporter
+from regard.weights.aside import folder_aside
 from regard.weights.layout import PREPARED_TEXT
 from regard.weights.run_folder import RunFolder
 
@@ -68,11 +68,11 @@ def run_demo(
     with Interrupts() as interrupts, RunFolder.create(out) as folder:
         counts = write_splits(out / TEXT)
         reporter.say(_introduction(counts, out, minutes))
-        with tempfile.TemporaryDirectory(prefix="regard-demo-") as aside:
+        with folder_aside(folder.path / "trial") as aside:
             assembly = assemble(recipe, folder.path / PREPARED_TEXT, say=reporter.say)
             trial = try_steps(
                 assembly,
-                Path(aside) / "run",
+                aside / "run",
                 steps=_TRIAL_STEPS,
                 interrupts=interrupts,
             )

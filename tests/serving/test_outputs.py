@@ -34,6 +34,20 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_a_killed_process_left_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
+    path, killed = tmp_path / "out.txt", tmp_path / ".out.txt.123-0123abcd.partial"
+    kept = [tmp_path / name for name in (".out.txt.mine.partial", ".out.tx.1-0123abcd.partial")]
+    for each in (killed, *kept):
+        each.touch()
+    with open_output(path) as first, open_output(path) as second:  # as another process would
+        assert not killed.exists()
+        assert sum(each.name.startswith(".out.txt.") for each in tmp_path.iterdir()) == 3
+        first.write("first")
+        second.write("second")
+    assert path.read_text(encoding="utf-8") == "first\n"  # which ended last
+    assert sorted(tmp_path.iterdir()) == sorted([path, *kept])
+
+
 def test_a_link_is_written_through(tmp_path: Path) -> None:
     path, link = tmp_path / "out.txt", tmp_path / "link.txt"
     link.symlink_to(path)

@@ -1,5 +1,10 @@
 """A run's shortlist: made by a command, bound to the vocabularies, used by either engine."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +141,58 @@ def prepare(run: Path, tokenizers: Tokenizers) -> None:
     )
     writer.close()
     folder.finish((tokenizers.source, tokenizers.target), [], {})
+
+
+@pytest.mark.usefixtures("hang_up")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_leaves_nothing_or_what_the_next_one_removes(
+    made: Path, tmp_path: Path, files: list[Path], number: signal.Signals
+) -> None:
+    """Sent while it waits for its text: what is built aside is beside what it is for."""
+    names = {each.name for each in made.iterdir()}
+    system = tmp_path / "system"
+    system.mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "regard", "shortlist", str(made),
+         "--source", str(tmp_path / "pipe"), "--target", str(files[1])],
+        env={**os.environ, "TMPDIR": str(system)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    while not (aside := {each.name for each in made.iterdir()} - names):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert list(system.iterdir()) == []
+    left = {each.name for each in made.iterdir()} - names
+    if number is signal.SIGKILL:
+        assert left == aside
+        make_shortlist(made, source=files[:1], target=files[1:])
+        left = {each.name for each in made.iterdir()} - names
+    else:
+        assert (process.returncode, said) == (130, "interrupted\n")
+    assert left == set()
+
+
+def test_a_full_disk_names_the_shortlist_and_leaves_the_former(
+    made: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {each.name: each.read_bytes() for each in made.iterdir()}
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("CorpusWriter.write", "CorpusWriter.close", "CorpusWriter", "learn_lexicon"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"regard.serving.shortlist.{name}", fail)
+            with pytest.raises(RunFolderError) as caught:
+                make_shortlist(made, source=files[:1], target=files[1:])
+        assert str(caught.value).startswith(
+            f"{made / SHORTLIST}: cannot be written: No space left on device\n"
+        )
+        assert {each.name: each.read_bytes() for each in made.iterdir()} == before
 
 
 def test_control_tokens_and_the_end_may_always_come(made: Path) -> None:

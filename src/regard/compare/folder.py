@@ -1,25 +1,16 @@
 """The folder that a comparison is written to: whole, or not at all."""
 
-import glob
 import os
 import re
-import shutil
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from regard.compare.results import Comparison, read_comparison
 from regard.errors import DataError, RegardError, RunFolderError
-from regard.weights.files import (
-    PARTIAL,
-    blames,
-    refuse_dead_links,
-    sync_file,
-    sync_folder,
-    temporary_name,
-)
+from regard.weights.aside import folder_aside
+from regard.weights.files import blames, refuse_dead_links, sync_file, sync_folder
 
 RESULT: Final = "compare.json"
 PAGE: Final = "compare.html"
@@ -33,27 +24,15 @@ _HINT: Final = "Choose another with --out."
 
 @contextmanager
 def folder_for(out: Path) -> Iterator[Path]:
-    """A folder beside `out` to write into, which is gone after the block.
-
-    It is locked meanwhile. Those of earlier comparisons that were killed have no lock any more,
-    and are removed.
+    """A folder beside `out` to write into, which is gone after the block: see `folder_aside`.
 
     Raises:
         RunFolderError: `out` is a file, holds something that is no comparison, or there can be
             no folder beside it.
     """
     _refuse_if_taken(out)
-    _remove_left_behind(out)
-    aside, lock = temporary_name(out.absolute()), None
-    try:
-        with blames(out):
-            aside.mkdir(parents=True)
-            lock = _lock(aside)
+    with folder_aside(out) as aside:
         yield aside
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
 
 
 def publish(
@@ -117,33 +96,3 @@ def _refuse_if_taken(out: Path) -> None:
         raise RunFolderError(
             "the folder holds something else than a comparison", where=str(out), hint=_HINT
         ) from error
-
-
-def _remove_left_behind(out: Path) -> None:
-    """Remove the folders beside `out` that comparisons left there which were killed."""
-    path = out.absolute()
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}"):
-        lock = _lock(left) if left.is_dir() and not left.is_symlink() else None
-        if lock is not None:
-            shutil.rmtree(left, ignore_errors=True)
-            os.close(lock)
-
-
-def _lock(folder: Path) -> int | None:
-    """A descriptor with the lock of a folder; None if another has it, or there are no locks.
-
-    The system takes the lock back when the process ends, however it ends.
-    """
-    if sys.platform == "win32":
-        return None
-    import fcntl  # noqa: PLC0415 - there is none on Windows
-
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise
-        return descriptor
-    return None

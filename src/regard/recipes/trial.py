@@ -21,6 +21,7 @@ from regard.training.interrupts import Interrupts, stopped
 from regard.training.parts import AnyBatch
 from regard.training.progress import Reporter, SilentReporter, Standing
 from regard.training.validation import Validation
+from regard.weights.aside import folder_aside
 from regard.weights.run_folder import RunFolder
 
 
@@ -121,11 +122,11 @@ def dry_run(recipe: AnyRecipe, *, reporter: Reporter, interrupts: Interrupts) ->
     Raises:
         As `regard.recipes.run.train`; nothing is written outside a temporary folder.
     """
-    with tempfile.TemporaryDirectory(prefix="regard-dry-run-") as aside:
-        assembly = assemble(recipe, Path(aside) / "data", say=reporter.say)
+    with folder_aside(Path(tempfile.gettempdir()) / "regard-dry-run") as aside:
+        assembly = assemble(recipe, aside / "data", say=reporter.say)
         trial = try_steps(
             assembly,
-            Path(aside) / "run",
+            aside / "run",
             steps=2,
             interrupts=interrupts,
             batch=assembly.batches().largest(),

@@ -11,6 +11,7 @@ from typing import cast
 
 from regard.errors import RegardError
 from regard.text.lines import write_line
+from regard.weights.aside import locked, remove_left_behind
 from regard.weights.files import temporary_name
 from regard.weights.manifest import MANIFEST
 
@@ -87,7 +88,8 @@ def open_output(path: Path | None) -> Iterator[LineWriter]:
     """Write to a file, or to standard output.
 
     A file is written under another name and renamed at the end of the block; if the block
-    fails, what was there before stays. Pipes and devices are written directly.
+    fails, what was there before stays. What an earlier process left under such a name, as it was
+    killed, is removed. Pipes and devices are written directly.
 
     Raises:
         RegardError: it can't be written; or it is one of the files that a run folder holds.
@@ -111,17 +113,19 @@ def open_output(path: Path | None) -> Iterator[LineWriter]:
         raise RegardError("wanted a file, found a folder", where=name)
     place = path.resolve()
     _refuse_a_models_own(place, name)
+    remove_left_behind(place)
     temporary = temporary_name(place)
     with _blaming(name):
         stream = temporary.open("xb")
+    locked(stream.fileno())
     writer = LineWriter(stream, name)
     try:
         yield writer
         writer.flush()
         with _blaming(name):
             os.fsync(stream.fileno())
+            temporary.replace(place)  # still open, so that it is still locked
             stream.close()
-            temporary.replace(place)
     except BaseException:
         with suppress(OSError):
             stream.close()

@@ -1,11 +1,9 @@
 """Makes a run's shortlist: which target tokens may translate which source tokens."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -16,10 +14,12 @@ from regard.recipes.recipe import Recipe
 from regard.text.arrays import CorpusWriter, Side, token_type
 from regard.text.corpus import CHUNK_PAIRS, INDEX_FILE, Tokenizers
 from regard.text.inputs import PairFile
-from regard.text.lexicon import learn_lexicon, shortlist_of
+from regard.text.lexicon import Lexicon, learn_lexicon, shortlist_of
 from regard.text.prepared import damaged_files, read_index, sums
 from regard.text.shortlist import Shortlist
 from regard.text.vocabulary import framed
+from regard.weights.aside import folder_aside
+from regard.weights.files import blames
 from regard.weights.layout import PREPARED_TEXT, SHORTLIST
 from regard.weights.run_folder import RunFolder
 from regard.weights.shortlists import remove_shortlist, write_shortlist
@@ -92,18 +92,21 @@ def make_shortlist(
             f"there are {len(source)} source and {len(target)} target files", where="source"
         )
     load_recipe_of(Recipe, Path(path))
-    with RunFolder.open(path, write=True) as run:
+    place = Path(path) / SHORTLIST
+    with RunFolder.open(path, write=True) as run, folder_aside(place) as aside:
         tokenizers = open_tokenizers(run)
         files = [PairFile(str(one), str(other)) for one, other in zip(source, target, strict=True)]
-        with _sides(run, tokenizers, files) as (sources, targets):
-            apart = _apart(len(sources.offsets.array) - 1)
-            shortlist, pairs = _learn(sources, targets, tokenizers, per_token, frequent, apart)
-            mean, held = _look(shortlist, sources, targets, tokenizers, apart)
-        notes = {"pairs": pairs, "per_token": per_token, "frequent": frequent}
+        sources, targets = _sides(run, tokenizers, files, aside)
+        apart = _apart(len(sources.offsets.array) - 1)
+        with blames(place):
+            lexicon = _learn(sources, targets, tokenizers, aside, apart)
+        shortlist = _shortlist(lexicon, tokenizers, per_token, frequent)
+        mean, held = _look(shortlist, sources, targets, tokenizers, apart)
+        notes = {"pairs": lexicon.pairs, "per_token": per_token, "frequent": frequent}
         size = write_shortlist(
             run, shortlist, tokenizers, {name: str(value) for name, value in notes.items()}
         )
-    return Made(Path(path) / SHORTLIST, size, pairs, tokenizers.target.size, mean, held)
+    return Made(place, size, lexicon.pairs, tokenizers.target.size, mean, held)
 
 
 def drop_shortlist(path: str | Path) -> Path:
@@ -117,33 +120,32 @@ def drop_shortlist(path: str | Path) -> Path:
     return Path(path) / SHORTLIST
 
 
-@contextmanager
 def _sides(
-    run: RunFolder, tokenizers: Tokenizers, files: Sequence[PairFile]
-) -> Iterator[tuple[Side, Side]]:
+    run: RunFolder, tokenizers: Tokenizers, files: Sequence[PairFile], aside: Path
+) -> tuple[Side, Side]:
     """The text to learn from as ids: the run's own, or files that are turned into ids aside."""
     types = [token_type(each.size) for each in (tokenizers.source, tokenizers.target)]
     if not files:
         folder = run.path / PREPARED_TEXT
         _require_own_text(folder, run.path, tokenizers)
-        yield Side(folder, "source", types[0]), Side(folder, "target", types[1])
-        return
-    with TemporaryDirectory(prefix="regard-") as place:
-        writer = CorpusWriter(Path(place), tokenizers.source.size, tokenizers.target.size)
-        for file in files:
-            rest = file.pairs()
-            while pairs := list(islice(rest, CHUNK_PAIRS)):
-                writer.write(
-                    tokenizers.source.encode_batch([one for one, _ in pairs]),
-                    tokenizers.target.encode_batch([other for _, other in pairs]),
-                    range(len(pairs)),
-                )
+        return Side(folder, "source", types[0]), Side(folder, "target", types[1])
+    place = run.path / SHORTLIST
+    with blames(place):
+        writer = CorpusWriter(aside, tokenizers.source.size, tokenizers.target.size)
+    for file in files:
+        rest = file.pairs()
+        while pairs := list(islice(rest, CHUNK_PAIRS)):
+            encoded = (
+                tokenizers.source.encode_batch([one for one, _ in pairs]),
+                tokenizers.target.encode_batch([other for _, other in pairs]),
+            )
+            with blames(place):
+                writer.write(*encoded, range(len(pairs)))
+    with blames(place):
         writer.close()
-        if not all(
-            (Path(place) / f"{side}.tokens.bin").stat().st_size for side in ("source", "target")
-        ):
-            raise DataError(_NOTHING, where=", ".join(file.name for file in files))
-        yield Side(Path(place), "source", types[0]), Side(Path(place), "target", types[1])
+    if not all((aside / f"{side}.tokens.bin").stat().st_size for side in ("source", "target")):
+        raise DataError(_NOTHING, where=", ".join(file.name for file in files))
+    return Side(aside, "source", types[0]), Side(aside, "target", types[1])
 
 
 def _require_own_text(folder: Path, run: Path, tokenizers: Tokenizers) -> None:
@@ -176,20 +178,25 @@ def _apart(pairs: int) -> list[int]:
 
 
 def _learn(
-    source: Side,
-    target: Side,
-    tokenizers: Tokenizers,
-    per_token: int,
-    frequent: int,
-    apart: Sequence[int],
-) -> tuple[Shortlist, int]:
-    """The shortlist, and the number of pairs that it was learned from."""
+    source: Side, target: Side, tokenizers: Tokenizers, aside: Path, apart: Sequence[int]
+) -> Lexicon:
+    """Which tokens translate which, by all pairs but some; what is too large for memory is aside.
+
+    Raises:
+        DataError: there is nothing to learn from.
+    """
     sizes = {"sources": tokenizers.source.size, "targets": tokenizers.target.size}
-    lexicon = learn_lexicon(source, target, **sizes, without=apart)
+    lexicon = learn_lexicon(source, target, **sizes, without=apart, aside=aside)
     if not lexicon.pairs:
         raise DataError(_NOTHING)
+    return lexicon
+
+
+def _shortlist(
+    lexicon: Lexicon, tokenizers: Tokenizers, per_token: int, frequent: int
+) -> Shortlist:
     vocabulary = tokenizers.target
-    shortlist = shortlist_of(
+    return shortlist_of(
         lexicon,
         sources=tokenizers.source.size,
         per_token=per_token,
@@ -197,7 +204,6 @@ def _learn(
         special={*vocabulary.control_ids, *vocabulary.end_ids, vocabulary.eos_id},
         itself=tokenizers.joint,
     )
-    return shortlist, lexicon.pairs
 
 
 def _look(
