@@ -1,5 +1,6 @@
 """A run's shortlist: made by a command, bound to the vocabularies, used by either engine."""
 
+import json
 import os
 import signal
 import subprocess
@@ -211,13 +212,20 @@ def test_text_of_other_vocabularies_or_none_is_refused(tmp_path: Path) -> None:
         make_shortlist(run)
 
 
-def test_damaged_text_is_not_learned_from(tmp_path: Path) -> None:
+def test_damaged_text_and_that_of_another_version_is_not_learned_from(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     vocabulary = tokenizer()
     prepare(run, Tokenizers(vocabulary, vocabulary))
+    index = run / PREPARED_TEXT / "corpus.json"
+    whole = index.read_text()
+    earlier = {name: it for name, it in json.loads(whole).items() if name not in ("sum", "sums")}
+    index.write_text(json.dumps(earlier))
+    with pytest.raises(DataError, match="data: another version of regard prepared the text\n"):
+        make_shortlist(run)
+    index.write_text(whole)
     tokens = run / PREPARED_TEXT / "target.tokens.bin"
     tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
-    with pytest.raises(DataError, match=f"{tokens}: the prepared text is damaged"):
+    with pytest.raises(DataError, match=f"{tokens}: the prepared text is damaged\n"):
         make_shortlist(run)
 
 

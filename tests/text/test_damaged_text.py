@@ -1,5 +1,7 @@
 """Prepared text that is no longer what was written, and text that is no longer what it was."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +76,42 @@ def test_one_bit_that_flipped_anywhere_in_the_prepared_text_is_named_and_made_go
             assert prepare(tmp_path, log, expected) == expected
             assert log[0] == f"text: damaged, so the text is prepared again: {path}"
             assert contents(tmp_path / "data") == made
+
+
+@pytest.mark.parametrize("prepare", [pairs, documents, labels])
+def test_text_of_another_version_is_not_called_damaged_and_is_prepared_again(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    files(tmp_path)
+    expected = prepare(tmp_path, [])
+    made = contents(tmp_path / "data")
+    (index,) = (tmp_path / "data" / name for name in made if b"fingerprint" in made[name])
+    now = json.loads(made[index.name])
+    # 0.1.0 knew the files' sizes alone; one to come may have another number.
+    earlier = {name: value for name, value in now.items() if name not in ("format", "sum", "sums")}
+    later = {**now, "format": 2}
+    del later["sum"]
+    later["sum"] = hashlib.sha256(json.dumps(later).encode("utf-8")).hexdigest()
+    for other in ({**earlier, "sizes": {}}, later):
+        index.write_text(json.dumps(other, indent=1), encoding="utf-8")
+        log: list[str] = []
+        assert prepare(tmp_path, log, expected) == expected
+        assert log[0] == (
+            f"text: another version of regard prepared it, so the text is prepared again: {index}"
+        )
+        assert contents(tmp_path / "data") == made
+    for damaged in ({**now, "format": 2}, {**earlier, "sums": now["sums"]}, {"key": 1}, []):
+        index.write_text(json.dumps(damaged), encoding="utf-8")
+        log = []
+        assert prepare(tmp_path, log, expected) == expected
+        assert log[0] == f"text: damaged, so the text is prepared again: {index}"
+    # What was prepared before there was a number is as good as ever.
+    unnumbered = {name: value for name, value in now.items() if name not in ("format", "sum")}
+    unnumbered["sum"] = hashlib.sha256(json.dumps(unnumbered).encode("utf-8")).hexdigest()
+    index.write_text(json.dumps(unnumbered, indent=1), encoding="utf-8")
+    log = []
+    assert prepare(tmp_path, log, expected) == expected
+    assert log[0].startswith("text: nothing changed, using what is prepared in ")
 
 
 @pytest.mark.parametrize("prepare", [pairs, documents, labels])

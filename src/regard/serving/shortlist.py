@@ -15,7 +15,7 @@ from regard.text.arrays import CorpusWriter, Side, token_type
 from regard.text.corpus import CHUNK_PAIRS, INDEX_FILE, Tokenizers
 from regard.text.inputs import PairFile
 from regard.text.lexicon import Lexicon, learn_lexicon, shortlist_of
-from regard.text.prepared import damaged_files, read_index, sums
+from regard.text.prepared import damaged_files, is_of_another_version, read_index, sums
 from regard.text.shortlist import Shortlist
 from regard.text.vocabulary import framed
 from regard.weights.aside import folder_aside
@@ -165,10 +165,13 @@ def _require_own_text(folder: Path, run: Path, tokenizers: Tokenizers) -> None:
         raise DataError(
             "the text was prepared with other vocabularies", where=str(folder), hint=hint
         )
+    if is_of_another_version(folder / INDEX_FILE):
+        raise DataError(
+            "another version of regard prepared the text", where=str(folder), hint=hint
+        )
     if damaged := damaged_files(folder, INDEX_FILE):
         where = ", ".join(str(folder / name) for name in damaged)
-        problem = "the prepared text is damaged, or an earlier version prepared it"
-        raise DataError(problem, where=where, hint=hint)
+        raise DataError("the prepared text is damaged", where=where, hint=hint)
 
 
 def _apart(pairs: int) -> list[int]:

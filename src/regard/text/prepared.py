@@ -14,6 +14,8 @@ from regard.text.config import VocabularyConfig
 from regard.text.vocabulary import Vocabulary
 
 _PARTIAL = "partial"
+# Of the index and of what it says of the files; those before it had no number.
+_FORMAT = 1
 
 
 def file_sum(path: str) -> str:
@@ -44,8 +46,8 @@ def damaged_files(folder: Path, index_file: str) -> list[str]:
     All of them are read, at about a gigabyte a second.
 
     Returns:
-        The names of the files; that of the index alone where it is what is damaged, or where it
-        was written by a version that kept no sums.
+        The names of the files; that of the index alone where it is what is damaged, or where
+        `is_of_another_version`.
     """
     index = _sound_index(folder / index_file)
     if index is None:
@@ -53,14 +55,34 @@ def damaged_files(folder: Path, index_file: str) -> list[str]:
     return [name for name, known in index["sums"].items() if _sum_or_none(folder / name) != known]
 
 
-def _sound_index(index_file: Path) -> dict[str, Any] | None:
-    """The index, if it is there and as it was written."""
+def is_of_another_version(index_file: Path) -> bool:
+    """Whether a text was prepared by a version of regard whose index is another, and not damaged.
+
+    0.1.0 kept no sums, neither of the files nor of the index.
+    """
     try:
         index = read_index(index_file)
-        known = index.pop("sum")
-        return index if known == _index_sum(index) else None
+        if "sum" in index or "sums" in index:
+            return _as_written(index) and index.get("format", _FORMAT) != _FORMAT
+        return {"key", "vocabulary", "tokenizers", "fingerprint"} <= index.keys()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _sound_index(index_file: Path) -> dict[str, Any] | None:
+    """The index, if it is there, as it was written, and of this version."""
+    try:
+        index = read_index(index_file)
+        return index if _as_written(index) and index.get("format", _FORMAT) == _FORMAT else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _as_written(index: dict[str, Any]) -> bool:
+    """Whether an index has the sum that it was written with."""
+    rest = dict(index)
+    known: str = rest.pop("sum")
+    return known == _index_sum(rest)
 
 
 def _index_sum(index: dict[str, Any]) -> str:
@@ -104,12 +126,19 @@ class PreparedFolder:
     def is_current(self, log: Callable[[str], None]) -> bool:
         """Return whether the folder holds this text, with the vocabularies given or so trained.
 
-        Files that are damaged are told to `log`: they are to be prepared again.
+        Files that are damaged, or of another version, are told to `log`: they are to be prepared
+        again.
 
         Raises:
             DataError: it does, and the text is not the expected one.
         """
         if not self._holds():
+            return False
+        if is_of_another_version(self.path / self.index):
+            log(
+                "text: another version of regard prepared it, so the text is prepared again: "
+                f"{self.path / self.index}"
+            )
             return False
         if damaged := damaged_files(self.path, self.index):
             names = ", ".join(str(self.path / name) for name in damaged)
@@ -143,6 +172,7 @@ class PreparedFolder:
         partial = self._partial
         made = [self.key, sums(vocabularies), *made_of]
         index = {
+            "format": _FORMAT,
             "key": self.key,
             "vocabulary": self.trained,
             "tokenizers": sums(vocabularies),
