@@ -11,6 +11,7 @@ from regard.errors import command
 from regard.evaluation.judgement import Judgement
 from regard.recipes.assembly import assemble
 from regard.recipes.load import load_recipe_of
+from regard.recipes.names import typed
 from regard.recipes.recipe import Recipe
 from regard.recipes.run import require_beginning, train_in
 from regard.recipes.summary import write_run_report
@@ -97,7 +98,7 @@ def demo_commands(run: Path) -> list[str]:
         f"{command('translate', run)} < {quote(str(source))} > {quote(str(output))}",
         command("evaluate", run, "--source", source, "--reference", reference),
         command("score", run, "--source", source, "--target", reference),
-        command("info", run),
+        command("info", typed(run)),
     ]
 
 

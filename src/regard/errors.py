@@ -1,11 +1,21 @@
 """Every error that a user can cause: where it is, what was wanted, what came, what to do."""
 
 import shlex
+from pathlib import Path
 
 
 def command(*words: object) -> str:
-    """A `regard` command to type, quoted for the shell: `command("info", run)`."""
-    return shlex.join(["regard", *map(str, words)])
+    """A `regard` command to type, quoted for the shell: `command("translate", run)`.
+
+    A `Path` that looks like an option begins with `./`. What is typed where a recipe's name may
+    stand is for `regard.recipes.names.typed`.
+    """
+    return shlex.join(["regard", *map(_typed, words)])
+
+
+def _typed(word: object) -> str:
+    text = str(word)
+    return f"./{text}" if isinstance(word, Path) and text.startswith("-") else text
 
 
 class RegardError(Exception):

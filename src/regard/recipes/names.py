@@ -57,9 +57,13 @@ def preset_names() -> list[str]:
 
 
 def typed(folder: Path) -> str:
-    """A folder's path as `resolve` has to get it: with `./` where a preset has that name."""
+    """A folder's path as `resolve` has to get it, by the command line.
+
+    It begins with `./` where a preset has that name, or where it looks like an option.
+    """
     name = str(folder)
-    return f"./{name}" if _ALIASES.get(name, name) in preset_names() else name
+    other = _ALIASES.get(name, name) in preset_names() or name.startswith("-")
+    return f"./{name}" if other else name
 
 
 def resolve(given: str | Path) -> Named:

@@ -170,7 +170,7 @@ def resume(
                 "the run has a model and no checkpoint to go on from",
                 where=str(run),
                 hint="Start a new run from its weights: "
-                + command("train", run, "--init", run, "--out", "RUN"),
+                + command("train", typed(folder.path), "--init", folder.path, "--out", "RUN"),
             )
         # What is damaged is told when the training takes its state up, once.
 

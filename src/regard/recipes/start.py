@@ -7,6 +7,7 @@ from torch import nn
 
 from regard.errors import RecipeError, RunFolderError, command
 from regard.recipes.load import OneRecipe, load_recipe
+from regard.recipes.names import typed
 from regard.recipes.recipe import AnyRecipe, EncoderRecipe, Recipe
 from regard.recipes.refusals import FREE
 from regard.shapes import Tensor
@@ -71,7 +72,7 @@ def require_same_shape(run: RunFolder, recipe: AnyRecipe) -> AnyRecipe:
             + (f" (and {len(differing) - 1} more keys differ)" if len(differing) > 1 else ""),
             where=f"--init {run.path}",
             hint="Train with the recipe of that run: "
-            + command("train", run.path, "--init", run.path, "--out", "RUN"),
+            + command("train", typed(run.path), "--init", run.path, "--out", "RUN"),
         )
     return theirs
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard.arguments import path_of, require, require_teller, shown, whole_number
 from regard.decoding.framing import framed_row, framed_rows, room_for_text
 from regard.errors import DataError, ModelError, RegardError, command
+from regard.recipes.names import typed
 from regard.recipes.recipe import EncoderRecipe
 from regard.serving.choosing import check_names, keeps_from, wanted_device
 from regard.serving.encoders import Encoding, EngineEncoding, TorchEncoding, engine_encoding
@@ -264,7 +265,8 @@ class Encoder:
         if self._run.packed is not None:
             hint = "Finetune the run that it was made of with regard quantize, and pack that."
         else:
-            hint = f"Make a classifier of it: {command('finetune', path, '--labels', 'train.tsv')}"
+            words = command("finetune", typed(path), "--labels", "train.tsv")
+            hint = f"Make a classifier of it: {words}"
         raise ModelError("the run tells no labels apart", where=str(path), hint=hint)
 
     def _rows(
