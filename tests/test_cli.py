@@ -212,8 +212,17 @@ def test_a_closed_pipe_is_quiet() -> None:
 def test_a_full_disk_is_said_plainly() -> None:
     if not Path("/dev/full").exists():
         return
-    done = run(shell="$REGARD recipe show base > /dev/full")
-    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+    for command in ("recipe show base", "--help", "--version", "train --help"):
+        done = run(shell=f"$REGARD {command} > /dev/full")
+        assert (done.returncode, done.stderr) == (
+            2,
+            "error: standard output: cannot be written: No space left on device\n",
+        ), command
+    done = run(shell="$REGARD recipe list 1</dev/null")  # open, and not to be written to
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: standard output: cannot be written: Bad file descriptor\n",
+    )
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", ">&- 2>/dev/full"])

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from typing import TextIO, cast
 
 from cyclopts import CycloptsError
 
@@ -17,7 +18,7 @@ from regard.errors import (
     RegardError,
 )
 from regard.signals import interruptible
-from regard.streams import say
+from regard.streams import Results, say
 
 DONE = 0
 BUG = 1
@@ -70,15 +71,19 @@ def run_guarded(command: Callable[[], object]) -> int:
 
 
 def _guarded(command: Callable[[], object]) -> int:
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    stdout = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
         # Results are UTF-8 whatever the locale says, and a path that is not stays as it is.
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+        stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    sys.stdout = cast(TextIO, Results.around_standard_output())
     try:
         return _run(command)
     except (BrokenPipeError, SystemExit):  # rich, which prints the help, exits on a broken pipe
         return DONE
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        sys.stdout = stdout
 
 
 def _run(command: Callable[[], object]) -> int:

@@ -1,12 +1,13 @@
-"""Words to a person, on a stream that may be closed, broken or full: the work never ends by it."""
+"""Words to a person, by which the work never ends, and results, which are never lost unsaid."""
 
 import errno
 import io
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from regard.errors import RegardError
 
@@ -64,6 +65,52 @@ class Unfailing:
     def _refused(self, error: OSError) -> None:
         # A stream that doesn't block and is busy takes more in a moment.
         self._gone = not isinstance(error, BlockingIOError)
+
+
+class Results:
+    """Standard output, where results go; it is named where it can't be written.
+
+    A reader that went away is no error of this kind: that stays a `BrokenPipeError`.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    @classmethod
+    def around_standard_output(cls) -> "Results":
+        """Around what `sys.stdout` is now; that itself where it is one already."""
+        return sys.stdout if isinstance(sys.stdout, cls) else cls(sys.stdout)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self._stream, name)
+
+    def write(self, text: str, /) -> int:
+        """Write the text.
+
+        Raises:
+            RegardError: it can't be written, because the disk is full for example.
+        """
+        with self._named():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Hand on what was written.
+
+        Raises:
+            RegardError: as `write`.
+        """
+        with self._named():
+            self._stream.flush()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            problem = f"cannot be written: {error.strerror}"
+            raise RegardError(problem, where="standard output") from None
 
 
 def say(text: str) -> None:

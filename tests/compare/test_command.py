@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -13,12 +12,10 @@ import pytest
 from comparisons import example
 
 from regard.cli import main
-from regard.cli.comparison import _show
 from regard.compare.layers import NAMES
 from regard.compare.names import LayerName
 from regard.compare.results import read_comparison
 from regard.compare.summary import conclusion, summary
-from regard.errors import RegardError
 
 
 def test_the_names_that_the_command_takes_are_those_of_the_layers() -> None:
@@ -73,21 +70,6 @@ def test_what_can_not_be_is_refused(
     assert main(["compare", *options]) == 2
     assert problem in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"file", "full"}
-
-
-def test_a_full_standard_output_is_named_and_where_the_comparison_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with Path("/dev/full").open("w", encoding="utf-8") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        with pytest.raises(RegardError) as met:
-            _show("a table", Path("out"))
-        monkeypatch.undo()
-        with suppress(OSError):
-            full.close()
-    assert str(met.value) == (
-        "standard output: cannot be written: No space left on device\n  The comparison is in out."
-    )
 
 
 def test_ctrl_c_ends_it_with_130_and_leaves_nothing(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from regard.cli.made import tell
 from regard.cli.options import Minutes, Seed, Threads, Whole
 from regard.compare.names import LayerName
 
@@ -57,27 +58,7 @@ def compare(
         learn=partial(measure_quality, steps=steps),
         write=write_page,
     )
-    _show(
+    tell(
         f"{summary(found)}\n\n{conclusion(found)}\n\nwritten to {out}; open {out / 'compare.html'}",
         out,
     )
-
-
-def _show(text: str, out: Path) -> None:
-    """Print what was found; where standard output takes no more, it is in the folder all the same.
-
-    Raises:
-        RegardError: standard output can't be written.
-    """
-    from regard.errors import RegardError
-
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise RegardError(
-            f"cannot be written: {error.strerror}",
-            where="standard output",
-            hint=f"The comparison is in {out}.",
-        ) from error

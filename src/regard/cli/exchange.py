@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from regard.cli.made import tell
 from regard.cli.options import Files, NonNegativeInt
 
 
@@ -30,7 +31,7 @@ def import_(
     from regard.recipes.bring import import_checkpoint
 
     brought = import_checkpoint(path, out, allow_pickle=allow_pickle, source_format=from_)
-    print("\n".join(brought.lines()))
+    tell("\n".join(brought.lines()), out)
 
 
 def export(
@@ -55,7 +56,7 @@ def export(
     from regard.recipes.bring import export_run
 
     notes = export_run(run, out, format_)
-    print("\n".join([f"{out}: {format_}, from {run}", *(f"note: {note}" for note in notes)]))
+    tell("\n".join([f"{out}: {format_}, from {run}", *(f"note: {note}" for note in notes)]), out)
 
 
 def quantize(
@@ -82,7 +83,7 @@ def quantize(
     from regard.serving.quantize import quantize as quantize_run
 
     size = quantize_run(run, out, dtype)
-    print(f"{out}: {dtype}, {size / 2**20:,.1f} MiB of weights, from {run}")
+    tell(f"{out}: {dtype}, {size / 2**20:,.1f} MiB of weights, from {run}", out)
 
 
 def shortlist(
@@ -120,7 +121,8 @@ def shortlist(
     if drop:
         print(f"{drop_shortlist(run)}: removed")
     else:
-        print(make_shortlist(run, source=source, target=target, **given))
+        made = make_shortlist(run, source=source, target=target, **given)
+        tell(str(made), made.path)
 
 
 def _refuse_with_drop(**options: object) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.cli.made import tell
 from regard.cli.options import DATA, DataFile, Files, Minutes, Name, PositiveInt, Set, overrides_of
 
 
@@ -27,7 +28,7 @@ def demo(
     load_torch("regard.demo")
     from regard.demo import run_demo
 
-    print(run_demo(out, minutes=minutes, overrides=overrides_of({}, set_)))
+    tell(run_demo(out, minutes=minutes, overrides=overrides_of({}, set_)), out)
 
 
 def train(
@@ -207,4 +208,4 @@ def merge(run: Path, /, *, out: Path) -> None:
     from regard.recipes.merge import merge_run
 
     merge_run(run, out)
-    print(f"{out}: {run} with all of its weights")
+    tell(f"{out}: {run} with all of its weights", out)
