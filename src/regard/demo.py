@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
 
@@ -18,7 +19,7 @@ from regard.recipes.summary import write_run_report
 from regard.recipes.trial import Trial, try_steps
 from regard.recipes.write import toml_value
 from regard.serving.translator import load
-from regard.text.lines import read_lines, read_pairs, write_line
+from regard.text.lines import read_lines, read_pairs, write_line, writing
 from regard.text.split import place
 from regard.training.interrupts import Interrupts
 from regard.training.metrics import MetricsLog
@@ -117,17 +118,16 @@ def write_splits(folder: Path) -> dict[str, int]:
     """Write the corpus as line-aligned files; near twins of a source stay in one split."""
     folder.mkdir(exist_ok=True)
     counts = dict.fromkeys(SPLITS, 0)
-    files = {
-        (split, side): (folder / f"{split}.{side}").open("wb") for split in SPLITS for side in SIDES
-    }
-    try:
+    with writing(folder), ExitStack() as stack:
+        files = {
+            (split, side): stack.enter_context((folder / f"{split}.{side}").open("wb"))
+            for split in SPLITS
+            for side in SIDES
+        }
         for split, source, target in _split_pairs():
             write_line(files[split, "en"], source)
             write_line(files[split, "de"], target)
             counts[split] += 1
-    finally:
-        for file in files.values():
-            file.close()
     return counts
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from full_disk import fill
 from serving.command import Command
 from serving.tiny_runs import TEXT, make_run, tokenizer
 
@@ -182,17 +183,20 @@ def test_a_full_disk_names_the_shortlist_and_leaves_the_former(
 ) -> None:
     before = {each.name: each.read_bytes() for each in made.iterdir()}
 
-    def fail(*_arguments: object) -> None:
+    def no_space(*_arguments: object, **_options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    for name in ("CorpusWriter.write", "CorpusWriter.close", "CorpusWriter", "learn_lexicon"):
+    for name in ("source.tokens.bin", SHORTLIST):
         with monkeypatch.context() as patched:
-            patched.setattr(f"regard.serving.shortlist.{name}", fail)
-            with pytest.raises(RunFolderError) as caught:
+            if name == SHORTLIST:
+                patched.setattr("regard.serving.shortlist.learn_lexicon", no_space)
+            else:
+                fill(patched, name)
+            with pytest.raises(RegardError) as caught:
                 make_shortlist(made, source=files[:1], target=files[1:])
-        assert str(caught.value).startswith(
-            f"{made / SHORTLIST}: cannot be written: No space left on device\n"
-        )
+        assert caught.value.where.startswith(str(made))
+        assert caught.value.where.endswith(name)
+        assert caught.value.problem == "cannot be written: No space left on device"
         assert {each.name: each.read_bytes() for each in made.iterdir()} == before
 
 

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from full_disk import FULL, fill
 
 from regard.errors import DataError
 from regard.text.config import DataConfig, LabelsConfig, TextConfig, VocabularyConfig
@@ -130,6 +132,32 @@ def test_a_prepared_file_that_is_lost_or_emptied_is_named_and_made_good(
             assert prepare(tmp_path, log, expected) == expected
             assert log[0] == f"text: damaged, so the text is prepared again: {path}"
             assert contents(tmp_path / "data") == made
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no full device")
+@pytest.mark.parametrize("prepare", [pairs, documents, labels])
+def test_a_full_disk_names_the_file_and_leaves_what_was_prepared(
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path)
+    prepare(tmp_path, [])
+    before = contents(tmp_path / "data")
+    for ending in SIDES:
+        path = tmp_path / f"train.{ending}"
+        path.write_text(path.read_text().replace("bell", "ball"))
+    for name in before:
+        with monkeypatch.context() as patched:
+            fill(patched, name)
+            with pytest.raises(DataError) as refused:
+                prepare(tmp_path, [])
+        assert str(refused.value) == (
+            f"{tmp_path / 'data' / 'partial' / name}: cannot be written: No space left on device\n"
+            "  Free some space, then begin again."
+        )
+        shutil.rmtree(tmp_path / "data" / "partial")  # as the next one does
+        assert contents(tmp_path / "data") == before
+    prepare(tmp_path, [])
+    assert contents(tmp_path / "data").keys() == before.keys()
 
 
 @pytest.mark.parametrize("prepare", [pairs, documents, labels])

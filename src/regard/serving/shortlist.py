@@ -129,20 +129,16 @@ def _sides(
         folder = run.path / PREPARED_TEXT
         _require_own_text(folder, run.path, tokenizers)
         return Side(folder, "source", types[0]), Side(folder, "target", types[1])
-    place = run.path / SHORTLIST
-    with blames(place):
-        writer = CorpusWriter(aside, tokenizers.source.size, tokenizers.target.size)
+    writer = CorpusWriter(aside, tokenizers.source.size, tokenizers.target.size)
     for file in files:
         rest = file.pairs()
         while pairs := list(islice(rest, CHUNK_PAIRS)):
-            encoded = (
+            writer.write(
                 tokenizers.source.encode_batch([one for one, _ in pairs]),
                 tokenizers.target.encode_batch([other for _, other in pairs]),
+                range(len(pairs)),
             )
-            with blames(place):
-                writer.write(*encoded, range(len(pairs)))
-    with blames(place):
-        writer.close()
+    writer.close()
     if not all((aside / f"{side}.tokens.bin").stat().st_size for side in ("source", "target")):
         raise DataError(_NOTHING, where=", ".join(file.name for file in files))
     return Side(aside, "source", types[0]), Side(aside, "target", types[1])

@@ -9,6 +9,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from regard.text.lines import writing
+
 Integers = npt.NDArray[np.integer[Any]]
 Indices = npt.NDArray[np.int64]
 
@@ -64,14 +66,37 @@ class Side:
         self.offsets.release()
 
 
+class ArrayFile:
+    """A file of numbers that is written from its start to its end, and named where it can't be.
+
+    Raises:
+        DataError: it can't be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with writing(path):
+            self._stream = path.open("wb")
+
+    def write(self, numbers: npt.NDArray[Any]) -> None:
+        """Append an array's numbers."""
+        with writing(self._path):
+            self._stream.write(numbers.tobytes())
+
+    def close(self) -> None:
+        """Finish the file."""
+        with writing(self._path):
+            self._stream.close()
+
+
 class SideWriter:
     """Writes one side of a corpus, chunk by chunk."""
 
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
         self._dtype = dtype
-        self._tokens = (folder / f"{name}.tokens.bin").open("wb")
-        self._offsets = (folder / f"{name}.offsets.bin").open("wb")
-        self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
+        self._tokens = ArrayFile(folder / f"{name}.tokens.bin")
+        self._offsets = ArrayFile(folder / f"{name}.offsets.bin")
+        self._offsets.write(np.zeros(1, dtype=np.int64))
         self.total = 0
 
     def write(self, sentences: Sequence[Sequence[int]]) -> None:
@@ -80,18 +105,18 @@ class SideWriter:
         ids = np.fromiter(
             chain.from_iterable(sentences), dtype=self._dtype, count=int(lengths.sum())
         )
-        self._tokens.write(ids.tobytes())
-        self._offsets.write((self.total + np.cumsum(lengths)).tobytes())
+        self._tokens.write(ids)
+        self._offsets.write(self.total + np.cumsum(lengths))
         self.total += len(ids)
 
     def extend(self, ids: Sequence[int]) -> None:
         """Append a part of a sentence, which `end` ends."""
-        self._tokens.write(np.array(ids, dtype=self._dtype).tobytes())
+        self._tokens.write(np.array(ids, dtype=self._dtype))
         self.total += len(ids)
 
     def end(self) -> None:
         """End the sentence that was written in parts."""
-        self._offsets.write(np.array([self.total], dtype=np.int64).tobytes())
+        self._offsets.write(np.array([self.total], dtype=np.int64))
 
     def close(self) -> None:
         """Finish the files."""
@@ -129,7 +154,7 @@ class CorpusWriter:
     def __init__(self, folder: Path, source_vocabulary: int, target_vocabulary: int) -> None:
         self._source = SideWriter(folder, "source", token_type(source_vocabulary))
         self._target = SideWriter(folder, "target", token_type(target_vocabulary))
-        self._lines = (folder / LINES_FILE).open("wb")
+        self._lines = ArrayFile(folder / LINES_FILE)
 
     def write(
         self,
@@ -140,7 +165,7 @@ class CorpusWriter:
         """Append pairs, each with the line that it comes from."""
         self._source.write(sources)
         self._target.write(targets)
-        self._lines.write(np.array(lines, dtype=np.int64).tobytes())
+        self._lines.write(np.array(lines, dtype=np.int64))
 
     def close(self) -> None:
         """Finish the files."""
@@ -204,7 +229,7 @@ class OneSideWriter:
 
     def __init__(self, folder: Path, name: str, vocabulary: int) -> None:
         self._side = SideWriter(folder, name, token_type(vocabulary))
-        self._lines = (folder / f"{name}.{LINES_FILE}").open("wb")
+        self._lines = ArrayFile(folder / f"{name}.{LINES_FILE}")
         self.texts = 0
 
     @property
@@ -219,7 +244,7 @@ class OneSideWriter:
     def end(self, line: int) -> None:
         """End a text, which began at this line of its file."""
         self._side.end()
-        self._lines.write(np.array([line], dtype=np.int64).tobytes())
+        self._lines.write(np.array([line], dtype=np.int64))
         self.texts += 1
 
     def close(self) -> None:

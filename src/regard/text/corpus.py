@@ -12,6 +12,7 @@ from regard.text.arrays import Corpus, CorpusWriter, token_type
 from regard.text.config import DataConfig, VocabularyConfig
 from regard.text.filters import PairFilter
 from regard.text.inputs import PairFile, counted, training_files, validation_file
+from regard.text.lines import writing
 from regard.text.prepared import PreparedFolder, read_index, settings_of, sums
 from regard.text.sampling import announce_vocabulary, stride_of
 from regard.text.survey import SMALLEST_VALIDATION, Log, Survey, is_empty, survey
@@ -299,4 +300,5 @@ def _write_rest(partial: Path, tokenizers: Tokenizers, valid: ValidationSet) -> 
     if not tokenizers.joint:
         tokenizers.target.save(partial / "target.tokenizer.json")
     lines = {"source": valid.source_lines, "target": valid.target_lines}
-    (partial / "valid.json").write_text(json.dumps(lines), encoding="utf-8")
+    with writing(partial / "valid.json"):
+        (partial / "valid.json").write_text(json.dumps(lines), encoding="utf-8")

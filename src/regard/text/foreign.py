@@ -13,6 +13,7 @@ from typing import Any
 from regard.errors import ModelError
 from regard.text.foreign_library import LibraryText
 from regard.text.foreign_pieces import PieceText
+from regard.text.lines import writing
 
 MARK = "regard_vocabulary"
 FORMAT = 1
@@ -90,8 +91,13 @@ class ForeignVocabulary:
         return json.dumps(self._document, ensure_ascii=False).encode("utf-8")
 
     def save(self, path: str | Path) -> None:
-        """Write the vocabulary to a file."""
-        Path(path).write_bytes(self.to_bytes())
+        """Write the vocabulary to a file.
+
+        Raises:
+            DataError: it can't be written.
+        """
+        with writing(path):
+            Path(path).write_bytes(self.to_bytes())
 
 
 def tokenizers_vocabulary(

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from regard.errors import DataError, ModelError
-from regard.text.arrays import Indices, Mapped, OneSideWriter, TextCorpus, token_type
+from regard.text.arrays import (
+    ArrayFile,
+    Indices,
+    Mapped,
+    OneSideWriter,
+    TextCorpus,
+    token_type,
+)
 from regard.text.config import LabelsConfig, VocabularyConfig
 from regard.text.inputs import counted, present
 from regard.text.labelled_lines import LabelSurvey, read_labelled, survey_labels, training_texts
@@ -172,7 +179,7 @@ class _Writer:
         self, folder: Path, name: str, names: tuple[str, ...], vocabulary: Vocabulary, room: int
     ) -> None:
         self._texts = OneSideWriter(folder, name, vocabulary.size)
-        self._labels = (folder / f"{name}.labels.bin").open("wb")
+        self._labels = ArrayFile(folder / f"{name}.labels.bin")
         self._numbers = {label: number for number, label in enumerate(names)}
         self._room = room
         self.cut = 0
@@ -188,7 +195,7 @@ class _Writer:
     def write(self, number: int, label: str, ids: list[int]) -> None:
         self._texts.extend(ids[: self._room])
         self._texts.end(number)
-        self._labels.write(np.array([self._numbers[label]], dtype=np.int32).tobytes())
+        self._labels.write(np.array([self._numbers[label]], dtype=np.int32))
         self.cut += len(ids) > self._room
 
     def close(self) -> None:

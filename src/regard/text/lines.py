@@ -1,9 +1,11 @@
 """Lines in and out of files and pipes: only a newline ends a line, and text is UTF-8."""
 
+import errno
 import gzip
 import io
 import lzma
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -134,6 +136,24 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, str]]:
             )
         source, _, target = line.partition("\t")
         yield source, target
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Inside the block this file is written, and named where it can't be.
+
+    Raises:
+        DataError: it can't be.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise DataError(
+            f"cannot be written: {error.strerror}",
+            where=str(path),
+            hint="Free some space, then begin again." if full else "",
+        ) from error
 
 
 def write_line(stream: BinaryIO | BufferedIOBase, text: str) -> None:

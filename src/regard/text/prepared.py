@@ -11,6 +11,7 @@ from typing import Any
 
 from regard.errors import DataError
 from regard.text.config import VocabularyConfig
+from regard.text.lines import writing
 from regard.text.vocabulary import Vocabulary
 
 _PARTIAL = "partial"
@@ -149,9 +150,14 @@ class PreparedFolder:
         return True
 
     def begin(self) -> Path:
-        """Return an empty folder inside, for files that are not finished."""
+        """Return an empty folder inside, for files that are not finished.
+
+        Raises:
+            DataError: it can't be made.
+        """
         shutil.rmtree(self._partial, ignore_errors=True)
-        self._partial.mkdir(parents=True)
+        with writing(self._partial):
+            self._partial.mkdir(parents=True)
         return self._partial
 
     def finish(
@@ -167,7 +173,8 @@ class PreparedFolder:
             more: what else to keep in the index.
 
         Raises:
-            DataError: the text is not the expected one; what was in the folder stays.
+            DataError: the text is not the expected one, or the index can't be written; what was
+                in the folder stays.
         """
         partial = self._partial
         made = [self.key, sums(vocabularies), *made_of]
@@ -182,7 +189,8 @@ class PreparedFolder:
         written = {path.name: file_sum(str(path)) for path in sorted(partial.iterdir())}
         index["sums"] = written
         index["sum"] = _index_sum(index)
-        (partial / self.index).write_text(json.dumps(index, indent=1), encoding="utf-8")
+        with writing(partial / self.index):
+            (partial / self.index).write_text(json.dumps(index, indent=1), encoding="utf-8")
         try:
             self._check_expected(partial)
         except DataError:

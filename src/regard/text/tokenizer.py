@@ -26,6 +26,7 @@ from regard.errors import DataError, ModelError
 from regard.text.background import in_background
 from regard.text.bpe_dropout import BpeDropout
 from regard.text.config import VocabularyConfig
+from regard.text.lines import writing
 from regard.text.unigram import train_unigram
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
@@ -169,8 +170,13 @@ class Tokenizer:
         return json.dumps(self._document, ensure_ascii=False, indent=1).encode("utf-8")
 
     def save(self, path: str | Path) -> None:
-        """Write the tokenizer to a file."""
-        path_of(path, "path").write_bytes(self.to_bytes())
+        """Write the tokenizer to a file.
+
+        Raises:
+            DataError: it can't be written.
+        """
+        with writing(path_of(path, "path")):
+            Path(path).write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
