@@ -31,6 +31,7 @@ from typing import get_args
 import torch
 
 import regard
+from regard.counts import counted
 from regard.decoding.translation import Translation
 from regard.engine import native
 from regard.engine.engine import Dtype, default_threads
@@ -56,7 +57,7 @@ def main() -> None:
     lines, references = read_text(options)
     print(
         f"regard {regard.__version__}, torch {torch.__version__}, Python "
-        f"{platform.python_version()}, {cpu_model()}, {options.threads} threads, "
+        f"{platform.python_version()}, {cpu_model()}, {counted(options.threads, 'thread')}, "
         f"{native.isa()}; {len(lines):,} lines"
     )
     rows: list[Row] = []

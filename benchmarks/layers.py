@@ -38,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import peers
 
 import regard
+from regard.counts import counted
 from regard.machine import cpu_model, usable_cores
 from regard.nn.attention import Heads, HeadShape, attend
 from regard.nn.mixers.build import build_mixer
@@ -320,7 +321,8 @@ def main() -> None:
         print(json.dumps(measured(options.child[0], int(options.child[1]))))
         return
     print(f"regard {regard.__version__}, {versions()}, Python {platform.python_version()}, "
-          f"{cpu_model()}, {usable_cores()} cores, {torch.get_num_threads()} threads")  # fmt: skip
+          f"{cpu_model()}, {counted(usable_cores(), 'core')}, "
+          f"{counted(torch.get_num_threads(), 'thread')}")  # fmt: skip
     hold_memory()  # as in training, for both sides
     rows = compare(options) if options.part != "growth" else []
     rows += grow(options) if options.part != "peers" else []

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import regard
+from regard.counts import counted
 from regard.decoding.translation import Translation
 from regard.engine import native
 from regard.engine.engine import default_threads
@@ -45,7 +46,7 @@ def main() -> None:
     lines, references = read_text(options)
     print(
         f"regard {regard.__version__}, Python {platform.python_version()}, {cpu_model()}, "
-        f"{options.threads} threads, {native.isa()}; {len(lines):,} lines"
+        f"{counted(options.threads, 'thread')}, {native.isa()}; {counted(len(lines), 'line')}"
     )
     print(what_it_lets(options.run, lines))
     rows: list[Row] = []

@@ -138,7 +138,7 @@ REFUSALS = {
         "error: --set model.dropuot: unknown key; did you mean model.dropout?\n"
     ),
     "train base --source a.en": (
-        "error: --source: 1 source file(s) and 0 target file(s): "
+        "error: --source: 1 source file and 0 target files: "
         "each source file needs its target file, in the same order\n"
     ),
     "train gpt-char --text a.txt --source a.en": (

@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 
 from regard.corpora import HOME_ASSISTANT_EN_DE
+from regard.counts import counted
 from regard.durations import duration
 from regard.errors import command
 from regard.evaluation.judgement import Judgement
@@ -156,10 +157,10 @@ def _introduction(counts: dict[str, int], out: Path, minutes: float) -> str:
         [
             "regard demo: from two text files to a translator, English to German.",
             "The text: interface strings of Home Assistant (Apache-2.0), "
-            + ", ".join(f"{count:,} pairs to {split}" for split, count in counts.items())
+            + ", ".join(f"{counted(count, 'pair')} to {split}" for split, count in counts.items())
             + ".",
             f"What happens now: a vocabulary is learned (seconds), speed is measured (seconds), "
-            f"a model trains (up to {minutes:g} minutes), and is tested (under a minute).",
+            f"a model trains (up to {counted(minutes, 'minute')}), and is tested (under a minute).",
             f"Everything goes to {out}. Ctrl-C saves and stops.",
             "",
         ]
@@ -169,7 +170,7 @@ def _introduction(counts: dict[str, int], out: Path, minutes: float) -> str:
 def _announcement(recipe: Recipe, trial: Trial) -> str:
     steps = recipe.training.max_steps
     return (
-        f"plan: {steps:,} steps of {trial.step_seconds:.2f} s, about "
+        f"plan: {counted(steps, 'step')} of {trial.step_seconds:.2f} s, about "
         f"{duration(steps * trial.step_seconds / (1 - _RESERVE))} with validations"
     )
 
@@ -180,7 +181,7 @@ def _evaluate(
     """Translate the test split; add its scores to the metrics and to the report."""
     files = (folder.path / TEXT / f"test.{side}" for side in SIDES)
     pairs = list(zip(*map(read_lines, files), strict=True))
-    reporter.say(f"testing on {len(pairs):,} pairs that it has never seen")
+    reporter.say(f"testing on {counted(len(pairs), 'pair')} never seen before")
     judgement = load(folder.path).judge(pairs)
     log = MetricsLog(folder.metrics_path)
     log.write({"event": "test", "step": recipe.training.max_steps, **judgement.scores()})
@@ -209,7 +210,7 @@ def _farewell(
             "",
             *lines,
             "",
-            f"On {len(pairs):,} strings that it never saw:",
+            f"On {counted(len(pairs), 'string')} that it never saw:",
             f"  BLEU {judgement.bleu.value:.1f}  {judgement.bleu.signature}",
             f"  chrF {judgement.chrf.value:.1f}  {judgement.chrf.signature}",
             f"  {exact:,} of them ({exact / len(pairs):.0%}) are the reference to the letter.",

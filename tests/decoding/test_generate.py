@@ -233,7 +233,7 @@ def test_it_stops_where_the_models_positions_end_and_says_so(samples: int) -> No
         assert all((len(each.tokens), each.finish) == (room, "length") for each in chains)
         assert same(run([prompt], model, max_tokens=20, samples=samples)[0], chains)
     assert said[0] == (
-        "prompt 1: its 1 tokens and 8 more fill the model's 8 positions; no more than these are "
+        "prompt 1: its 1 token and 8 more fill the model's 8 positions; no more than these are "
         "drawn"
     )
     assert len(said) == len(short)

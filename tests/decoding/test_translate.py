@@ -253,7 +253,7 @@ def test_no_lines_give_no_translations() -> None:
 
 
 def test_prefixes_that_are_not_one_a_line_are_refused() -> None:
-    with pytest.raises(ValueError, match="1 prefixes for 2 lines"):
+    with pytest.raises(ValueError, match="1 prefix for 2 lines"):
         run(["a", "b"], prefixes=["x"])
 
 

@@ -118,7 +118,7 @@ def test_a_mistake_is_told_plainly_and_exits_with_2(
     assert (code, captured.out) == (2, "")
     # What was read until then may have been told before it.
     told, error, said = captured.err.partition("error: ")
-    size = str(len((folder / "vocabulary" / "recipe.toml").read_bytes()))
+    size = f"{len((folder / 'vocabulary' / 'recipe.toml').read_bytes()):,}"
     assert error + said == text.replace("SIZE", size)
     assert all(each.startswith("text: ") for each in told.splitlines())
 

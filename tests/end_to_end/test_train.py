@@ -166,7 +166,7 @@ def test_a_dry_run_leaves_nothing(folder: Path) -> None:
     line = f"regard {TRAIN} runs/tried --dry-run"
     done = typed(line, cwd=folder, TMPDIR=os.fspath(aside))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert f"{STEPS} steps, and 1 validations" in done.stderr
+    assert f"{STEPS} steps, and 1 validation of " in done.stderr
     # torch makes a folder of its own where temporary files go.
     left = [path for path in folder.rglob("*") if "torchinductor" not in path.name]
     assert sorted(left) == before

@@ -45,8 +45,7 @@ def test_what_does_not_pair_up_has_no_score(score: Callable[[list[str], list[str
     with pytest.raises(DataError) as caught:
         score(["a"], ["a", "b"])
     assert str(caught.value) == (
-        "there are 1 translations and 2 references\n"
-        "  Each line needs the reference that belongs to it."
+        "got 1 translation and 2 references\n  Each line needs the reference that belongs to it."
     )
     with pytest.raises(DataError, match=r"^there are no lines to score$"):
         score([], [])

@@ -270,7 +270,7 @@ REFUSALS = {
         "  Sampling is asked for with --set decoding.method=sample (translate: --sample)."
     ),
     'data.source=["a"]': (
-        "--set data.source: 1 source file(s) and 0 target file(s): "
+        "--set data.source: 1 source file and 0 target files: "
         "each source file needs its target file, in the same order"
     ),
     "vocabulary.joint=false": (

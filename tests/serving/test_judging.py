@@ -33,8 +33,8 @@ def pairs_of(files: tuple[Path, Path]) -> list[tuple[str, str]]:
 
 
 LONG = (
-    "warning: 1 of 5 pairs have a side of more than the 24 tokens that the model was trained on; "
-    "their figures say little\n"
+    "warning: 1 of 5 pairs has a side of more than the 24 tokens that the model was trained on; "
+    "such figures say little\n"
 )
 
 
@@ -243,7 +243,7 @@ def test_average_refuses_more_checkpoints_than_there_are(
     assert command("average", checkpointed) == Done(
         2,
         b"",
-        f"error: {checkpointed}/checkpoints: 5 checkpoints were asked for and there are 3\n"
+        f"error: {checkpointed}/checkpoints: wanted 5 whole checkpoints, found 3\n"
         "  Use --last 3.\n",
     )
     done = command("average", checkpointed, "--last=2", "--steps=1")

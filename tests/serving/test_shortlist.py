@@ -236,8 +236,8 @@ def test_damaged_text_and_that_of_another_version_is_not_learned_from(tmp_path: 
 def test_bad_options_are_refused(tmp_path: Path, files: list[Path], command: Command) -> None:
     run = make_run(tmp_path / "run")
     done = command("shortlist", run, "--source", files[0])
-    assert (done.code, "there are 1 source and 0 target files" in done.err) == (2, True)
-    for name, value in (("per_token", -1), ("frequent", 1.5), ("per_token", True)):
+    assert (done.code, "got 1 source file and 0 target files" in done.err) == (2, True)
+    for name, value in (("per_token", -1), ("frequent", -2)):
         with pytest.raises(RegardError, match=f"{name}: expected a whole number of at least 0"):
             make_shortlist(run, **{name: value})
     done = command(
@@ -277,8 +277,11 @@ def test_drop_removes_it_and_touches_nothing_else(
         (made / MANIFEST).write_bytes((without / MANIFEST).read_bytes())
     done = command("shortlist", made, "--drop")
     assert (done.code, done.out.decode(), done.err) == (0, f"{path}: removed\n", "")
-    files = {each.name: each.read_bytes() for each in made.iterdir() if each.name != LOCK}
-    assert files == {each.name: each.read_bytes() for each in without.iterdir() if each.name != LOCK}
+    ours, others = (
+        {each.name: each.read_bytes() for each in run.iterdir() if each.name != LOCK}
+        for run in (made, without)
+    )
+    assert ours == others
     done = command("shortlist", made, "--drop")
     assert (done.code, done.err) == (2, f"error: {made}: the run has no shortlist\n")
 
@@ -326,7 +329,7 @@ def test_one_of_another_vocabulary_is_refused(made: Path, tmp_path: Path) -> Non
         ({"tokens": np.array([3, -7], np.int32)}, "hold the target id -7"),
         ({"always": np.array([2**31 - 1], np.int32)}, "hold the target id 2,147,483,647"),
         ({"offsets": np.array([0, 3], np.int64)}, "do not cover its 2 tokens"),
-        ({"offsets": np.array([0, 2], np.int64)}, "it has 1 rows, and the source vocabulary 280"),
+        ({"offsets": np.array([0, 2], np.int64)}, "it has 1 row, and the source vocabulary 280"),
         ({"offsets": np.array([0, 2, 1, 2], np.int64)}, "ends before it begins"),
         ({"tokens": np.array([3.0, 4.0], np.float32)}, "tokens is no list of integers"),
         ({"tokens": np.array([[3, 4]], np.int32)}, "tokens is no list of integers"),

@@ -302,7 +302,7 @@ def test_refuses_strings_that_are_no_text(translator: Translator) -> None:
     )
     with pytest.raises(DataError, match=r'^lines: expected a list of strings, got one; write \["'):
         translator.translations("Hello")
-    with pytest.raises(DataError, match=r"^there are 2 lines and 1 prefixes$"):
+    with pytest.raises(DataError, match=r"^got 2 lines and 1 prefix$"):
         translator.translations(["a", "b"], prefixes=["x"])
 
 

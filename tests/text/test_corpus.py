@@ -399,7 +399,7 @@ def test_text_of_which_no_pair_is_left_is_refused_with_the_reasons(folder: Folde
         folder.prepare(DataConfig(tsv=(path,), max_tokens=1))
     assert str(caught.value) == (
         f"{path}: no pair is left to train on, of 4: 1 with an empty side, "
-        "3 with more than 1 tokens\n  raise data.max_tokens or data.max_ratio, or look at the files"
+        "3 with more than 1 token\n  raise data.max_tokens or data.max_ratio, or look at the files"
     )
 
 

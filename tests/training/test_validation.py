@@ -131,5 +131,5 @@ def test_text_whose_every_pair_is_too_long_is_refused(tokenizers: Tokenizers) ->
     with pytest.raises(DataError) as refused:
         TranslationValidator(SOURCES[:1], TARGETS[:1], tokenizers, DECODING, trained_length=1)
     assert str(refused.value) == (
-        "every pair of the validation text has a side of more than 1 tokens"
+        "every pair of the validation text has a side of more than 1 token"
     )

@@ -124,8 +124,8 @@ def test_more_checkpoints_than_there_are_is_refused(run_path: Path) -> None:
     with pytest.raises(RunFolderError) as caught:
         average_checkpoints(run, last=5, log=said.append)
     assert str(caught.value) == (
-        f"{run_path}/checkpoints: 5 checkpoints were asked for and there are 1 "
-        "(1 more are damaged)\n  Use --last 1."
+        f"{run_path}/checkpoints: wanted 5 whole checkpoints, found 1 "
+        "(and 1 damaged)\n  Use --last 1."
     )
     assert len(said) == 1
     with pytest.raises(RunFolderError, match="the last 0 checkpoints is no model; use 1 or more"):

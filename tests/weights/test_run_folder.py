@@ -165,7 +165,7 @@ def test_a_damaged_model_is_named_and_can_be_made_again_from_checkpoints(run_pat
     size = model.stat().st_size
     model.write_bytes(model.read_bytes()[:-1])
     assert refusal(lambda: RunFolder.open(run_path)) == (
-        f"{model}: the file is damaged: it has {size - 1} bytes and should have {size}\n"
+        f"{model}: the file is damaged: it has {size - 1:,} bytes and should have {size:,}\n"
         f"  Make it again from the checkpoints: regard average {run_path} --last 1"
     )
     RunFolder.open(run_path, model=False)

@@ -47,8 +47,9 @@ def _look_at(run: Path, as_json: bool) -> None:
     found = check_run(run)
     print(found.to_json() if as_json else "\n".join(found.lines()))
     if count := len(found.problems):
+        are = "is" if count == 1 else "are"
         raise RunFolderError(
-            f"{count} of {len(found.looked)} parts of the run are not good", where=str(run)
+            f"{count} of {len(found.looked)} parts of the run {are} not good", where=str(run)
         )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from regard.compare.results import Comparison, Layer, Pass, Quality
 from regard.compare.scaling import FEWEST
+from regard.counts import counted
 
 # Full attention and a layer are as fast as each other within this.
 _ALIKE: Final = 1.05
@@ -43,8 +44,7 @@ def caveats(found: Comparison) -> list[str]:
         said.append("No time was left for the small models, and so nothing is said of learning.")
     if steps and min(steps) < FEW_STEPS:
         said.append(
-            f"The small models made {_range(steps)} steps: that shows who begins to learn, not "
-            "who can."
+            f"The small models made {_steps(steps)}: that shows who begins to learn, not who can."
         )
     if said:
         said.append(f"A longer time than --minutes {found.minutes:g} would tell more.")
@@ -121,8 +121,8 @@ def _price(found: Comparison) -> str:
     ]
     clause = f"for {' and '.join(powers)} " if powers else ""
     clause += (
-        f"attention joins all places in one layer, by {count.value} operations one after the "
-        "other at any length"
+        f"attention joins all places in one layer, by {counted(count.value, 'operation')} "
+        "one after the other at any length"
     )
     recurrent = by_name.get("lstm") or by_name.get("rnn") or by_name.get("gru")
     if recurrent is not None and recurrent.sequential is not None:
@@ -151,14 +151,14 @@ def _learned(found: Comparison) -> str:
     if min(steps) < FEW_STEPS and not any(able.values()):
         begun = [_begun(task, runs) for task, runs in by_task.items()]
         clauses = ["were too few for any layer to learn a small task", *filter(None, begun)]
-        return f"{_range(steps)} steps {', '.join(clauses)}"
+        return f"{_steps(steps)} {', '.join(clauses)}"
     clauses = [
         f"{task} is learned by {_names(able[task])}"
         if able[task]
         else _begun(task, runs) or f"{task} is learned by none"
         for task, runs in by_task.items()
     ]
-    return f"in {_range(steps)} steps {', '.join(clauses)}"
+    return f"in {_steps(steps)} {', '.join(clauses)}"
 
 
 def _begun(task: str, runs: list[tuple[str, Quality]]) -> str:
@@ -176,9 +176,9 @@ def _names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _range(counts: list[int]) -> str:
+def _steps(counts: list[int]) -> str:
     low, high = min(counts), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return counted(low, "step") if low == high else f"{low:,} to {high:,} steps"
 
 
 def _times(layer: Layer, of: Pass) -> dict[int, float]:

@@ -10,7 +10,8 @@ from regard.compare.conclusion import caveats, conclusions
 from regard.compare.drawing import Plot, as_file, on_page
 from regard.compare.plots import plots
 from regard.compare.results import Axis, Comparison, Layer, Order, Pass, Quality
-from regard.compare.table import count_cell, csv_text, number_of, power, size, span
+from regard.compare.table import count_cell, csv_text, power, size, span
+from regard.counts import counted
 from regard.durations import duration
 from regard.evaluation.page import page
 
@@ -30,10 +31,10 @@ def render_page(found: Comparison, drawn: Sequence[Plot]) -> str:
     """The page as HTML; every text in it is escaped."""
     machine = found.machine
     lead = (
-        f"{machine.processor}, {number_of(machine.threads, 'thread')}, {machine.memory_gib:g} GiB; "
+        f"{machine.processor}, {counted(machine.threads, 'thread')}, {machine.memory_gib:g} GiB; "
         f"PyTorch {machine.torch}, regard {machine.regard}, Python {machine.python}, "
         f"{machine.system}. Seed {found.seed}; {duration(found.seconds)} of "
-        f"{found.minutes:g} minutes; {found.made}."
+        f"{counted(found.minutes, 'minute')}; {found.made}."
     )
     said = "".join(
         f'<p style="margin: 8px 0">{_text(sentence)}</p>' for sentence in conclusions(found)
@@ -187,8 +188,8 @@ def _quality(each: Quality) -> Cell:
         return f"{each.same_as}'s", "the same function, trained once"
     single = ", ".join(f"{100 * value:.0f}" for value in each.accuracies)
     low, high = min(each.steps), max(each.steps)
-    steps = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{100 * mean(each.accuracies):.0f} %", f"{single}; {steps} steps"
+    steps = counted(low, "step") if low == high else f"{low:,} to {high:,} steps"
+    return f"{100 * mean(each.accuracies):.0f} %", f"{single}; {steps}"
 
 
 def _learned_note(found: Comparison) -> str:
@@ -198,7 +199,7 @@ def _learned_note(found: Comparison) -> str:
     sizes = [each.parameters for each in all_of]
     steps = {count for each in all_of for count in each.steps}
     seconds = max(each.seconds for each in all_of)
-    given = f"{steps.pop():,} steps" if len(steps) == 1 else f"{seconds:.1f} s"
+    given = counted(steps.pop(), "step") if len(steps) == 1 else f"{seconds:.1f} s"
     return (
         f"Small models of two layers, {min(sizes):,} to {max(sizes):,} parameters, trained for "
         f"{given} each. Mean share of right answers on "

@@ -4,7 +4,7 @@ import textwrap
 
 from regard.compare.conclusion import caveats, conclusions
 from regard.compare.results import Comparison, Counted, Fit, Layer, Order, Pass, Quantity
-from regard.compare.table import number_of
+from regard.counts import counted as number_of
 
 _HEADS = (
     "layer", "forward time", "training time", "training memory", "sequential", "path",
@@ -72,8 +72,7 @@ def _path(counted: Counted | None) -> str:
     if counted is None or not counted.counts:
         return "-"
     last = counted.counts[-1]
-    layers = "layer" if last.value == 1 else "layers"
-    return f"{last.value} {layers} for {last.n}"
+    return f"{number_of(last.value, 'layer')} for {last.n}"
 
 
 def _faster(found: Comparison, layer: Layer) -> str:

@@ -98,11 +98,6 @@ def count_cell(counted: Counted | None, theory: str, unit: str) -> tuple[str, st
     return f"{last.value:,} {name} at {last.n:,}{grows}", theory
 
 
-def number_of(number: int, unit: str) -> str:
-    """So many of something."""
-    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
-
-
 def size(count: float | int) -> str:
     """So many bytes, in a unit that fits."""
     for unit in ("B", "KiB", "MiB"):

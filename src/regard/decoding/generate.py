@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 
+from regard.counts import counted
 from regard.decoding.chain import Choice, most_likely
 from regard.decoding.dice import random_bits, seed_of
 from regard.decoding.generation import GenerationConfig
@@ -189,8 +190,8 @@ def _chains(
             most = min(most, longest - len(ids) + 1)
         if most < config.max_tokens and warn is not None:
             warn(
-                f"prompt {first_prompt + number}: its {len(ids):,} tokens and {most:,} more fill "
-                f"the model's {longest:,} positions; no more than these are drawn"
+                f"prompt {first_prompt + number}: its {counted(len(ids), 'token')} and {most:,} "
+                f"more fill the model's {longest:,} positions; no more than these are drawn"
             )
         chains += [
             _Chain(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from regard.counts import counted
 from regard.decoding.config import DecodingConfig
 from regard.decoding.dice import seed_of
 from regard.decoding.hypothesis import Hypothesis
@@ -147,7 +148,8 @@ def cut_lines(
         DataError: a prefix is longer than what the model was trained on.
     """
     if prefixes is not None and len(prefixes) != len(lines):
-        raise ValueError(f"{len(prefixes)} prefixes for {len(lines)} lines")
+        given = counted(len(prefixes), "prefix")
+        raise ValueError(f"{given} for {counted(len(lines), 'line')}")
     # Positions are also taken by what is put around the source.
     framing = max(len(framed(tokenizer, [])) for tokenizer in source_tokenizers)
     limit = max(1, min(trained_length, positions - framing))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from regard.counts import counted
 from regard.errors import DataError
 
 
@@ -73,7 +74,8 @@ def perplexity(log_prob: float, tokens: int) -> float:
 def _require_pairs(translations: Sequence[str], references: Sequence[str]) -> None:
     if len(translations) != len(references):
         raise DataError(
-            f"there are {len(translations)} translations and {len(references)} references",
+            f"got {counted(len(translations), 'translation')} and "
+            f"{counted(len(references), 'reference')}",
             hint="Each line needs the reference that belongs to it.",
         )
     if not translations:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.counts import counted
 from regard.errors import RunFolderError
 
 Record = Mapping[str, Any]
@@ -36,7 +37,8 @@ def read_metrics(path: Path, log: Callable[[str], None]) -> list[Record]:
     except OSError as error:
         raise RunFolderError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if torn := lines.pop():
-        log(f"{path}: the last line was torn by a crash and is left out ({len(torn)} bytes)")
+        lost = counted(len(torn), "byte")
+        log(f"{path}: the last line was torn by a crash and is left out ({lost})")
     records: list[Record] = []
     for number, line in enumerate(lines, 1):
         try:

@@ -5,6 +5,7 @@ from typing import Final, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
+from regard.counts import counted
 from regard.nn.config import (
     GATED,
     ExpertsConfig,
@@ -371,7 +372,8 @@ def _limit_of(mixers: Sequence[MixerConfig]) -> dict[str, int]:
 
 def _check_pattern(name: str, stack: StackConfig, key: str, layers: int) -> None:
     if len(stack.pattern) > layers:
-        raise ValueError(f"{name}.pattern names {len(stack.pattern)} layers, and {key} = {layers}")
+        named = counted(len(stack.pattern), "layer")
+        raise ValueError(f"{name}.pattern names {named}, and {key} = {layers}")
 
 
 def _refuse(problem: str) -> None:

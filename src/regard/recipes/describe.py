@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from regard.counts import counted
 from regard.models.config import (
     DecoderConfig,
     ModelConfig,
@@ -173,7 +174,7 @@ def _vocabulary(description: Description) -> str:
 def _model(model: ModelConfig) -> str:
     shared = "" if model.kv_heads == model.num_heads else f", {model.kv_heads} of keys and values"
     return (
-        f"{_layers(model)}, d_model {model.d_model}, {model.num_heads} heads{shared} "
+        f"{_layers(model)}, d_model {model.d_model}, {counted(model.num_heads, 'head')}{shared} "
         f"of d_k {model.key_dim} and d_v {model.value_dim}, d_ff {model.d_ff} "
         f"({model.feed_forward}{_experts(model)}), "
         f"{model.norm_position}-norm ({model.norm.kind}), {_positions(model)}{_mixing(model)}"
@@ -182,7 +183,7 @@ def _model(model: ModelConfig) -> str:
 
 def _experts(model: ModelConfig) -> str:
     experts = model.experts
-    return f", {experts.number} experts, {experts.top} a token" if experts.number else ""
+    return f", {counted(experts.number, 'expert')}, {experts.top} a token" if experts.number else ""
 
 
 def _positions(model: ModelConfig) -> str:
@@ -199,7 +200,7 @@ def _mixing(model: ModelConfig) -> str:
             return f", {model.decoder_mixer} in the decoder"
         case DecoderConfig() if model.window:
             since = f" from layer {model.window_from} on" if model.window_from else ""
-            return f", a window of {model.window} tokens{since}"
+            return f", a window of {counted(model.window, 'token')}{since}"
         case _:
             pass
     said = mixers_in_words(model)
@@ -208,8 +209,9 @@ def _mixing(model: ModelConfig) -> str:
 
 def _layers(model: ModelConfig) -> str:
     if isinstance(model, TransformerConfig):
-        return f"{model.encoder_layers} encoder and {model.decoder_layers} decoder layers"
-    return f"{model.num_layers} layers"
+        decoder = counted(model.decoder_layers, "decoder layer")
+        return f"{model.encoder_layers} encoder and {decoder}"
+    return counted(model.num_layers, "layer")
 
 
 def _table(description: Description) -> list[str]:

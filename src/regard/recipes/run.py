@@ -8,6 +8,7 @@ from types import NoneType
 from typing import assert_never
 
 from regard.arguments import path_of, require
+from regard.counts import counted
 from regard.durations import duration
 from regard.errors import RegardError, RunFolderError, command
 from regard.evaluation.figures import FIGURES
@@ -326,7 +327,7 @@ def _outcome(run: Path, recipe: AnyRecipe, result: TrainingResult) -> str:
     report = run / REPORT
     return "\n".join(
         [
-            f"{why}: {result.step:,} steps in {duration(result.seconds)}; {which}",
+            f"{why}: {counted(result.step, 'step')} in {duration(result.seconds)}; {which}",
             f"run folder: {run}" + (f"    report: {report}" if report.is_file() else ""),
             "next:",
             *(f"  {command}" for command in next_commands(run, recipe)),

@@ -5,6 +5,7 @@ from typing import cast
 
 from torch import nn
 
+from regard.counts import counted
 from regard.errors import RecipeError, RunFolderError, command
 from regard.recipes.load import OneRecipe, load_recipe
 from regard.recipes.names import typed
@@ -69,7 +70,7 @@ def require_same_shape(run: RunFolder, recipe: AnyRecipe) -> AnyRecipe:
         key = differing[0]
         raise RecipeError(
             f"model.{key} = {shapes[1][key]} here, and {shapes[0][key]} in the run to start from"
-            + (f" (and {len(differing) - 1} more keys differ)" if len(differing) > 1 else ""),
+            + (f" (and {counted(len(differing) - 1, 'more key')})" if differing[1:] else ""),
             where=f"--init {run.path}",
             hint="Train with the recipe of that run: "
             + command("train", typed(run.path), "--init", run.path, "--out", "RUN"),

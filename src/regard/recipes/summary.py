@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from regard.counts import counted
 from regard.durations import duration
 from regard.evaluation.records import read_metrics
 from regard.evaluation.report import ReportData, write_report
@@ -55,7 +56,7 @@ def _facts(
         "torch": version("torch"),
         "tokenizers": version("tokenizers"),
         "system": platform.platform(),
-        "cpu": f"{cpu_model()}, {usable_cores()} cores usable",
+        "cpu": f"{cpu_model()}, {counted(usable_cores(), 'usable core')}",
     }
     if started:
         facts["trained on"] = f"{started[-1]['device']}, {started[-1]['precision']}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from torch import nn
 
+from regard.counts import counted
 from regard.errors import RecipeError, RunFolderError
 from regard.models.config import LayerConfig
 from regard.recipes.explain import explain
@@ -87,8 +88,8 @@ def parts_of_runs(recipe: Recipe) -> Parts | None:
             raise _other_family("--init-decoder", decoder, theirs.family, "decoder")
         if theirs.model.window:
             raise RecipeError(
-                f"the run attends to a window of {theirs.model.window} tokens, which no decoder "
-                "of an encoder-decoder does",
+                f"the run attends to a window of {counted(theirs.model.window, 'token')}, which no "
+                "decoder of an encoder-decoder does",
                 where=f"--init-decoder {decoder.path}",
             )
         vocabulary = with_dropout_of(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from regard.counts import counted
 from regard.durations import duration
 from regard.errors import Interrupted
 from regard.recipes.assembled import Assembly
@@ -147,12 +148,13 @@ def _forecast(recipe: AnyRecipe, trial: Trial, used: str, remark: str) -> list[s
         f"dry run: text, model, two steps, a checkpoint, a validation and {used} worked",
         f"precision  {trial.precision}",
         f"a step     {1000 * trial.step_seconds:,.0f} ms; later ones are faster than the first",
-        f"time       about {duration(total)}: {steps:,} steps, and {validations:,} validations of "
+        f"time       about {duration(total)}: {counted(steps, 'step')}, and "
+        f"{counted(validations, 'validation')} of "
         f"up to {duration(validation)}" + remark,
         f"memory     about {_size(trial.peak_memory)}: what the two steps on the largest "
         "batch, a checkpoint and a validation took",
         f"disk       about {_size(checkpoints * trial.checkpoint_bytes)} "
-        f"for {checkpoints:,} checkpoints",
+        f"for {counted(checkpoints, 'checkpoint')}",
     ]
 
 

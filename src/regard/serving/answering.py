@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from regard.counts import counted
 from regard.decoding.translation import Candidate, Translation
 from regard.errors import DataError
 from regard.serving.outputs import LineWriter, json_line
@@ -35,10 +36,10 @@ class Answered:
         """What to tell the user about the translations that were cut."""
         named = ", ".join(f"{number:,}" for number in self.first_cut)
         more = ", ..." if self.cut > _NAMED else ""
+        were = "was cut before it" if self.cut == 1 else "were cut before they"
         return (
-            f"warning: {self.cut:,} of {self.lines:,} translations were cut before they came "
-            f"to an end ({'line' if self.cut == 1 else 'lines'} {named}{more}); "
-            "--report says which"
+            f"warning: {self.cut:,} of {counted(self.lines, 'translation')} {were} came to an end "
+            f"({'line' if self.cut == 1 else 'lines'} {named}{more}); --report says which"
         )
 
 
@@ -102,7 +103,7 @@ def _next_prefixes(
     taken = list(itertools.islice(prefixes, count))
     if len(taken) < count:
         raise DataError(
-            f"the file has {before + len(taken):,} lines and the input has more",
+            f"the file has {counted(before + len(taken), 'line')} and the input has more",
             where=prefix_file,
             hint="It must hold one line, which may be empty, for each line of the input.",
         )
@@ -113,7 +114,7 @@ def _require_end(prefixes: Iterator[str], lines: int, prefix_file: str, name: st
     more = sum(1 for _ in prefixes)
     if more:
         raise DataError(
-            f"the file has {lines + more:,} lines and {name} has {lines:,}",
+            f"the file has {counted(lines + more, 'line')} and {name} has {lines:,}",
             where=prefix_file,
             hint="It must hold one line, which may be empty, for each line of the input.",
         )

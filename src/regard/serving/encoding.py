@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from regard.counts import counted
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import EncoderRecipe
 from regard.serving.outputs import json_line, open_output, refuse_same_file
@@ -73,7 +74,7 @@ def embed(
             vectors.write(window, found)
             lines += len(window)
         vectors.finish(encoder.recipe.model.d_model)
-    say(f"{lines:,} {'vector' if lines == 1 else 'vectors'} in {out}")
+    say(f"{counted(lines, 'vector')} in {out}")
 
 
 def classify(

@@ -4,6 +4,7 @@ import json as json_format
 import math
 from collections.abc import Callable, Sequence
 
+from regard.counts import counted
 from regard.decoding.scored import PairScore
 from regard.evaluation.classes import confusion
 from regard.evaluation.figures import FIGURES
@@ -45,9 +46,10 @@ def score_and_write(
             writer.flush()
     if longer := sum(max(both) > translator.trained_length for both in lengths):
         say(
-            f"warning: {longer:,} of {len(pairs):,} pairs have a side of more than the "
-            f"{translator.trained_length} tokens that the model was trained on; their figures "
-            "say little"
+            f"warning: {longer:,} of {counted(len(pairs), 'pair')} "
+            f"{'has' if longer == 1 else 'have'} a side of more than the "
+            f"{translator.trained_length} tokens that the model was trained on; such figures say "
+            "little"
         )
     tokens = sum(each.tokens for each in scores)
     log_prob = math.fsum(each.log_prob for each in scores)
@@ -61,8 +63,8 @@ def score_and_write(
         }
         writer.write(json_format.dumps(figures))
     else:
-        counted = f"{len(pairs):,} lines, {tokens:,} tokens"
-        say(f"perplexity {perplexity:.4f} per target token ({counted})")
+        of = f"{counted(len(pairs), 'line')}, {counted(tokens, 'token')}"
+        say(f"perplexity {perplexity:.4f} per target token ({of})")
 
 
 def evaluate_and_write(
@@ -89,16 +91,18 @@ def evaluate_and_write(
         return
     writer.write(f"BLEU        {found.bleu.value:7.2f}  {found.bleu.signature}")
     writer.write(f"chrF        {found.chrf.value:7.2f}  {found.chrf.signature}")
-    writer.write(f"perplexity  {found.perplexity:7.2f}  per target token, {found.tokens:,} tokens")
+    of = counted(found.tokens, "token")
+    writer.write(f"perplexity  {found.perplexity:7.2f}  per target token, {of}")
     if found.cut:
         say(
-            f"warning: {found.cut:,} of {len(pairs):,} translations were cut "
-            "before they came to an end"
+            f"warning: {found.cut:,} of {counted(len(pairs), 'translation')} "
+            f"{'was cut before it' if found.cut == 1 else 'were cut before they'} came to an end"
         )
     if found.left_out:
         say(
-            f"warning: the perplexity leaves out {found.left_out:,} of {len(pairs):,} pairs, "
-            f"with a side of more than {translator.trained_length} tokens, as training does"
+            f"warning: the perplexity leaves out {found.left_out:,} of "
+            f"{counted(len(pairs), 'pair')}, with a side of more than "
+            f"{counted(translator.trained_length, 'token')}, as training does"
         )
 
 
@@ -132,7 +136,7 @@ def write_confusion(
         figure = FIGURES[key]
         writer.write(f"{figure.name:10}  {figure.show(value):>7}  {figure.how}")
     writer.write("")
-    writer.write(f"{found.total:,} texts; a line a right label, a column a label given")
+    writer.write(f"{counted(found.total, 'text')}; a line a right label, a column a label given")
     table = [["", *names]]
     table += [
         [name, *(f"{count:,}" for count in row)]

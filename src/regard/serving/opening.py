@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from regard.counts import counted
 from regard.errors import RunFolderError
 from regard.recipes.load import load_recipe_of, recipe_class
 from regard.recipes.recipe import AnyRecipe, DecoderRecipe, EncoderRecipe, Recipe
@@ -266,7 +267,7 @@ def _require_rows(
     if shapes.get(name) and shapes[name][0] != size:
         raise RunFolderError(
             f"the vocabulary does not fit the weights: {file} has {size:,} "
-            f"entries, and {name} has {shapes[name][0]:,} rows",
+            f"entries, and {name} has {counted(shapes[name][0], 'row')}",
             where=str(path),
             hint=_COPY_AGAIN,
         )

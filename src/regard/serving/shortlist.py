@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.arguments import whole_number
+from regard.counts import counted
 from regard.errors import DataError, RegardError, command
 from regard.recipes.load import load_recipe_of
 from regard.recipes.recipe import Recipe
@@ -50,8 +51,9 @@ class Made:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.bytes / 2**20:,.1f} MiB, learned from {self.pairs:,} pairs; a "
-            f"sentence may use {self.mean:,.0f} of {self.targets:,} tokens on average, among them "
+            f"{self.path}: {self.bytes / 2**20:,.1f} MiB, learned from "
+            f"{counted(self.pairs, 'pair')}; a sentence may use {self.mean:,.0f} of "
+            f"{self.targets:,} tokens on average, among them "
             f"{100 * self.held:.1f}% of those of its translation"
         )
 
@@ -89,7 +91,9 @@ def make_shortlist(
         )
     if len(source) != len(target):
         raise RegardError(
-            f"there are {len(source)} source and {len(target)} target files", where="source"
+            f"got {counted(len(source), 'source file')} and {counted(len(target), 'target file')}",
+            where="source",
+            hint="Give as many of either.",
         )
     load_recipe_of(Recipe, Path(path))
     place = Path(path) / SHORTLIST
@@ -162,9 +166,7 @@ def _require_own_text(folder: Path, run: Path, tokenizers: Tokenizers) -> None:
             "the text was prepared with other vocabularies", where=str(folder), hint=hint
         )
     if is_of_another_version(folder / INDEX_FILE):
-        raise DataError(
-            "another version of regard prepared the text", where=str(folder), hint=hint
-        )
+        raise DataError("another version of regard prepared the text", where=str(folder), hint=hint)
     if damaged := damaged_files(folder, INDEX_FILE):
         where = ", ".join(str(folder / name) for name in damaged)
         raise DataError("the prepared text is damaged", where=where, hint=hint)

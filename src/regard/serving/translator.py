@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast, overload
 from pydantic import ValidationError
 
 from regard.arguments import items_of, path_of, plain_numbers, require, require_teller
+from regard.counts import counted
 from regard.decoding.config import DecodingConfig, changed_settings, without_effect
 from regard.decoding.lines import most_positions, translate_by
 from regard.decoding.scored import Limits, PairScore, score_by
@@ -241,7 +242,8 @@ class Translator:
         if prefixes is not None:
             prefixes = checked_strings(prefixes, "prefixes")
             if len(prefixes) != len(texts):
-                raise DataError(f"there are {len(texts)} lines and {len(prefixes)} prefixes")
+                given = counted(len(prefixes), "prefix")
+                raise DataError(f"got {counted(len(texts), 'line')} and {given}")
         if engine := self._searcher():
             return translate_by(
                 engine,

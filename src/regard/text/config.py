@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from regard.counts import counted
 from regard.settings import MOST, MOST_FACTOR, Settings
 
 Paths = Annotated[tuple[str, ...], Field(strict=False)]
@@ -59,14 +60,16 @@ class DataConfig(Settings):
     def _files_pair_up(self) -> Self:
         if len(self.source) != len(self.target):
             raise ValueError(
-                f"{len(self.source)} source file(s) and {len(self.target)} target file(s): "
+                f"{counted(len(self.source), 'source file')} and "
+                f"{counted(len(self.target), 'target file')}: "
                 "each source file needs its target file, in the same order"
             )
         if self.source and self.tsv:
             raise ValueError("give source and target, or tsv, not both")
         files = len(self.source) + len(self.tsv)
         if self.weights and len(self.weights) != files:
-            raise ValueError(f"{len(self.weights)} weights for {files} training file(s)")
+            weights = counted(len(self.weights), "weight")
+            raise ValueError(f"{weights} for {counted(files, 'training file')}")
         given = ", ".join(f"{weight:g}" for weight in self.weights)
         if not all(weight > 0 for weight in self.weights):
             raise ValueError(f"every one of weights must be more than 0, got [{given}]")

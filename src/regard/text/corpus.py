@@ -7,11 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.counts import counted
 from regard.errors import DataError
 from regard.text.arrays import Corpus, CorpusWriter, token_type
 from regard.text.config import DataConfig, VocabularyConfig
 from regard.text.filters import PairFilter
-from regard.text.inputs import PairFile, counted, training_files, validation_file
+from regard.text.inputs import PairFile, training_files, validation_file
 from regard.text.lines import writing
 from regard.text.prepared import PreparedFolder, read_index, settings_of, sums
 from regard.text.sampling import announce_vocabulary, stride_of

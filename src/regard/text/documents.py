@@ -6,10 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.counts import counted
 from regard.errors import DataError
 from regard.text.arrays import OneSideWriter, TextCorpus, token_type
 from regard.text.config import TextConfig, VocabularyConfig
-from regard.text.inputs import counted, present
+from regard.text.inputs import present
 from regard.text.passages import Part, TextSurvey, read_parts, survey_text
 from regard.text.prepared import PreparedFolder, file_sum, read_index, settings_of
 from regard.text.sampling import announce_vocabulary, stride_of

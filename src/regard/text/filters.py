@@ -1,5 +1,6 @@
 """Which tokenised pairs are fit to train on, and why the others are not."""
 
+from regard.counts import counted
 from regard.text.config import DataConfig
 from regard.text.survey import Survey, is_empty
 
@@ -44,7 +45,7 @@ class PairFilter:
         """Say how many pairs were left out for which reason."""
         said = {
             "empty": "with an empty side",
-            "too_long": f"with more than {self._config.max_tokens:,} tokens",
+            "too_long": f"with more than {counted(self._config.max_tokens, 'token')}",
             "ratio": f"with a length ratio over {self._config.max_ratio:g}",
         }
         return ", ".join(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from regard.counts import counted
 from regard.errors import DataError
 from regard.text.config import DataConfig
 from regard.text.lines import open_text, read_lines, read_pairs
@@ -64,11 +65,6 @@ class PairFile:
     def fingerprint(self) -> list[str]:
         """Return the SHA-256 of each file as it lies on the disk, packed or not."""
         return [file_sum(path) for path in self.paths]
-
-
-def counted(number: int, thing: str) -> str:
-    """Say a number of things: "1 pair", "34,999 pairs"."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def empty_file(path: str) -> DataError:

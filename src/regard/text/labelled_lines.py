@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from regard.counts import counted
 from regard.errors import DataError
 from regard.text.config import LabelsConfig
-from regard.text.inputs import counted, empty_file
+from regard.text.inputs import empty_file
 from regard.text.lines import read_lines
 from regard.text.split import holds_out
 from regard.text.survey import VALIDATION_SALT, Log

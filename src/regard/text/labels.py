@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.counts import counted
 from regard.errors import DataError, ModelError
 from regard.text.arrays import (
     ArrayFile,
@@ -17,7 +18,7 @@ from regard.text.arrays import (
     token_type,
 )
 from regard.text.config import LabelsConfig, VocabularyConfig
-from regard.text.inputs import counted, present
+from regard.text.inputs import present
 from regard.text.labelled_lines import LabelSurvey, read_labelled, survey_labels, training_texts
 from regard.text.prepared import PreparedFolder, file_sum, read_index, settings_of
 from regard.text.sampling import announce_vocabulary
@@ -271,7 +272,7 @@ def _report(counts: dict[str, int], valid_texts: int, room: int, log: Log) -> No
     if counts["empty"]:
         log(f"text: left out {counted(counts['empty'], 'line')} without a text")
     if counts["cut"]:
-        log(f"text: cut {counted(counts['cut'], 'text')} of more than {room:,} tokens")
+        log(f"text: cut {counted(counts['cut'], 'text')} of more than {counted(room, 'token')}")
     log(
         f"text: {counted(counts['kept'], 'text')} to train on, "
         f"{counted(valid_texts, 'text')} to validate on"

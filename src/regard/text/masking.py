@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.counts import counted
 from regard.errors import ModelError
 from regard.shapes import Int, Tensor
 from regard.text.arrays import Indices, TextCorpus
@@ -81,7 +82,7 @@ class MaskedBatches(PooledBatches[Spans, MaskedBatch]):
         if max_tokens <= self._framing:
             raise ModelError(
                 f"max_tokens = {max_tokens} leaves no place for text beside "
-                f"{self._framing} control tokens"
+                f"{counted(self._framing, 'control token')}"
             )
         self._windows = Windows(corpus, max_tokens - self._framing, more=0, seed=seed)
         super().__init__(-(-len(self._windows) // POOL_WINDOWS))

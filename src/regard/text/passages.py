@@ -6,8 +6,9 @@ from itertools import chain
 from math import ceil
 from typing import Literal
 
+from regard.counts import counted
 from regard.errors import DataError
-from regard.text.inputs import counted, empty_file
+from regard.text.inputs import empty_file
 from regard.text.lines import read_lines
 from regard.text.split import holds_out
 from regard.text.survey import VALIDATION_SALT, Log

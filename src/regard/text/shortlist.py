@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.counts import counted
 from regard.errors import ModelError
 
 Integers = NDArray[np.integer[Any]]
@@ -32,7 +33,7 @@ class Shortlist:
         offsets = self.offsets
         if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(self.tokens):
             raise ModelError(
-                f"the rows of a shortlist do not cover its {len(self.tokens):,} tokens"
+                f"the rows of a shortlist do not cover its {counted(len(self.tokens), 'token')}"
             )
         if bool((offsets[1:] < offsets[:-1]).any()):
             raise ModelError("a row of a shortlist ends before it begins")

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from regard.counts import counted
 from regard.errors import DataError
-from regard.text.inputs import PairFile, counted
+from regard.text.inputs import PairFile
 from regard.text.split import hash_of
 
 VALIDATION_SALT = "validation"

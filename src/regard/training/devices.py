@@ -2,6 +2,7 @@
 
 import torch
 
+from regard.counts import counted
 from regard.errors import RegardError
 
 
@@ -27,4 +28,4 @@ def describe_device(device: torch.device) -> str:
     """The device in words, for logs."""
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name(device)} ({device})"
-    return f"CPU, {torch.get_num_threads()} thread(s)"
+    return f"CPU, {counted(torch.get_num_threads(), 'thread')}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.counts import counted
 from regard.errors import DataError, RegardError, RunFolderError
 from regard.shapes import Tensor
 from regard.training.arithmetic import arithmetic, changes
@@ -108,9 +109,10 @@ class Keeper:
             return None
         if found.step > self._config.max_steps:
             raise RegardError(
-                f"the run has done {found.step} steps and max_steps = {self._config.max_steps}",
+                f"the run has done {counted(found.step, 'step')} and max_steps = "
+                f"{self._config.max_steps}",
                 where="training.max_steps",
-                hint=f"Ask for more than {found.step} steps to go on.",
+                hint=f"Ask for more than {counted(found.step, 'step')} to go on.",
             )
         state = found.state()
         if state["data"] != self._fingerprint:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import distributed, nn
 
+from regard.counts import counted
 from regard.errors import ElsewhereError, RegardError, command
 from regard.shapes import Tensor
 
@@ -212,7 +213,8 @@ def require_own_gpu(device: torch.device) -> None:
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if device.type == "cuda" and here > torch.cuda.device_count():
         raise RegardError(
-            f"there are {here} processes on this machine and {torch.cuda.device_count()} GPU(s)",
+            f"there are {here} processes on this machine and "
+            f"{counted(torch.cuda.device_count(), 'GPU')}",
             where="training.device",
             hint='Start one process a GPU (--nproc-per-node), or set device = "cpu".',
         )

@@ -6,6 +6,7 @@ A step is skipped where its loss or its gradient is not finite.
 from collections.abc import Callable
 from pathlib import Path
 
+from regard.counts import counted
 from regard.errors import DivergenceError
 from regard.training.journal import Journal
 from regard.training.progress import Reporter
@@ -85,7 +86,7 @@ class Skips:
         """The error that ends a training of whose steps none changed anything."""
         why = self._bad or "a loss or gradient was not finite in each"
         return self._ended(
-            f"none of the {self._position.step} steps changed the model: {why}",
+            f"none of {counted(self._position.step, 'step')} changed the model: {why}",
             "No model was written.",
         )
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import nn
 
+from regard.counts import counted
 from regard.decoding.config import DecodingConfig
 from regard.errors import DataError
 from regard.evaluation.classes import Confusion
@@ -119,7 +120,8 @@ class TranslationValidator:
         )
         if all(max(len(source), len(target)) > trained_length for source, target in lengths):
             raise DataError(
-                f"every pair of the validation text has a side of more than {trained_length} tokens"
+                "every pair of the validation text has a side of more than "
+                f"{counted(trained_length, 'token')}"
             )
         self._shown = _spread(self._sources, sample_lines)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from regard.counts import counted
 from regard.errors import RunFolderError
 from regard.nn.lora import is_factor
 from regard.shapes import Tensor
@@ -129,8 +130,8 @@ def _chosen(
     if len(whole) < last:
         damaged = len(checkpoint_steps(folder)) - len(whole)
         raise RunFolderError(
-            f"{last} checkpoints were asked for and there are {len(whole)}"
-            + (f" ({damaged} more are damaged)" if damaged else ""),
+            f"wanted {counted(last, 'whole checkpoint')}, found {len(whole)}"
+            + (f" (and {damaged} damaged)" if damaged else ""),
             where=str(folder / CHECKPOINTS),
             hint=f"Use --last {len(whole)}." if whole else "Train the run first.",
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from regard.counts import counted
 from regard.errors import RunFolderError
 
 PARTIAL: Final = ".partial"
@@ -208,7 +209,8 @@ def damage(path: Path, record: FileRecord) -> str:
         except FileNotFoundError:
             return "the file is missing"
         if size != record.size:
-            return f"the file is damaged: it has {size} bytes and should have {record.size}"
+            found = counted(size, "byte")
+            return f"the file is damaged: it has {found} and should have {record.size:,}"
         digest = hashlib.sha256()
         for chunk in file_chunks(path):
             digest.update(chunk)

@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.counts import counted
 from regard.errors import RunFolderError
 from regard.weights.files import Bytes, blames
 
@@ -113,11 +114,12 @@ class _BadError(Exception):
 
 
 def _read(data: mmap.mmap | bytes) -> PackedWeights:
-    _require(len(data) >= _FIXED.size, f"it has {len(data)} bytes")
+    _require(len(data) >= _FIXED.size, f"it has {counted(len(data), 'byte')}")
     magic, version, crc, header_bytes, file_bytes = _FIXED.unpack_from(data)
     _require(magic == _MAGIC, "it begins otherwise")
     _require(version == _VERSION, f"it has version {version}, and {_VERSION} is known here")
-    _require(file_bytes == len(data), f"it has {len(data)} bytes and should have {file_bytes}")
+    found = counted(len(data), "byte")
+    _require(file_bytes == len(data), f"it has {found} and should have {file_bytes:,}")
     _require(header_bytes <= len(data) - _FIXED.size, "its header is longer than the file")
     head = bytes(data[_FIXED.size : _FIXED.size + header_bytes])
     _require(zlib.crc32(head) == crc, "its header is damaged (CRC-32)")

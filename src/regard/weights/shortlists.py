@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from regard.counts import counted
 from regard.errors import ModelError, RunFolderError, command
 from regard.text.corpus import Tokenizers
 from regard.text.prepared import sums
@@ -110,7 +111,7 @@ def read_shortlist(run: RunFolder, tokenizers: Tokenizers) -> Shortlist:
         shortlist = Shortlist(**arrays, targets=tokenizers.target.size)
         if shortlist.sources != tokenizers.source.size:
             raise ModelError(
-                f"it has {shortlist.sources:,} rows, and the source vocabulary "
+                f"it has {counted(shortlist.sources, 'row')}, and the source vocabulary "
                 f"{tokenizers.source.size:,} entries"
             )
         if tokenizers.target.eos_id not in shortlist.always:

@@ -272,7 +272,7 @@ def said(path: Path) -> str:
         ({"enc-depth": "many"}, "enc-depth is 'many', wanted a whole number from 1 on"),
         (
             {"enc-depth": "999999999"},
-            "the settings speak of 999999999 layers, and the file holds 77 items",
+            "the settings speak of 999,999,999 layers, and the file holds 77 items",
         ),
         (
             {"dim-emb": "7"},

@@ -98,7 +98,8 @@ def test_flipped_bytes_give_an_answer_or_a_plain_error(path: Path) -> None:
 def test_a_number_of_items_that_the_file_cannot_hold(path: Path, count: int) -> None:
     path.write_bytes(struct.pack("<QQ", 1, count))
     assert said(path) == (
-        f"the file ends too soon: a table of {count} items needs {count * 32} bytes and 0 are left"
+        f"the file ends too soon: a table of {count:,} items needs {count * 32:,} bytes, and "
+        "there are 0"
     )
 
 
@@ -117,7 +118,7 @@ def test_other_versions_and_other_files(path: Path) -> None:
         (
             Written(0x0404, (2**30, 2**30), bytes(256)),
             f"the file is damaged: W has 256 bytes, and its shape (1073741824, 1073741824) "
-            f"needs {2**62}",
+            f"needs {2**62:,}",
         ),
         (Written(0x0404, (2, -3), bytes(24)), "W has the shape (2, -3)"),
         (Written(0x0404, (2,) * 9, bytes(2048)), "W has 9 axes"),

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import torch
 
+from regard.counts import counted
 from regard.errors import CheckpointError
 from regard.models.config import TransformerConfig
 from regard.nn.config import FeedForwardKind, LayerNormConfig, SinusoidalConfig
@@ -133,7 +134,8 @@ def _config(items: Mapping[str, Item], *, where: str) -> tuple[TransformerConfig
     depths = [settings.number(key) for key in ("enc-depth", "dec-depth")]
     if max(depths) > len(items):
         raise CheckpointError(
-            f"the settings speak of {max(depths)} layers, and the file holds {len(items)} items",
+            f"the settings speak of {counted(max(depths), 'layer')}, and the file holds "
+            f"{counted(len(items), 'item')}",
             where=where,
         )
     tying = _tying(settings)

@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 
+from regard.counts import counted
 from regard.errors import CheckpointError
 from regard.shapes import Float, Tensor
 from regard.weights.files import read_file
@@ -115,7 +116,8 @@ class Item:
 
     def _require(self, size: int) -> None:
         if size == 0 or not size <= len(self.data) < size + _ALIGNMENT:
-            raise self._bad(f"has {len(self.data)} bytes, and its shape {self.shape} needs {size}")
+            found = counted(len(self.data), "byte")
+            raise self._bad(f"has {found}, and its shape {self.shape} needs {size:,}")
 
     def _bad(self, problem: str) -> CheckpointError:
         return CheckpointError(f"the file is damaged: {self.name} {problem}", where=self.where)
@@ -133,7 +135,8 @@ class _Cursor:
         left = len(self.data) - self.place
         if size > left:
             raise CheckpointError(
-                f"the file ends too soon: {what} needs {size} bytes and {left} are left",
+                f"the file ends too soon: {what} needs {counted(size, 'byte')}, and there are "
+                f"{left:,}",
                 where=self.where,
                 hint="Copy it again from where it came from, whole.",
             )
@@ -156,7 +159,7 @@ def read_items(path: Path) -> dict[str, Item]:
     version, count = _HEAD.unpack(cursor.take(_HEAD.size, "the head"))
     if version != _VERSION:
         raise cursor.bad(f"its version is {version}, and regard reads {_VERSION}")
-    table = cursor.take(count * _ENTRY.size, f"a table of {count} items")
+    table = cursor.take(count * _ENTRY.size, f"a table of {counted(count, 'item')}")
     entries = list(_ENTRY.iter_unpack(table))
     names = [_name(cursor, entry[0]) for entry in entries]
     if len({*names}) != len(names):
@@ -172,7 +175,7 @@ def read_items(path: Path) -> dict[str, Item]:
 
 def _name(cursor: _Cursor, size: int) -> str:
     if not 1 < size <= _LONGEST_NAME:
-        raise cursor.bad(f"an item's name has {size} bytes")
+        raise cursor.bad(f"an item's name has {counted(size, 'byte')}")
     name = cursor.take(size, "a name").tobytes()
     try:
         text = name.removesuffix(b"\0").decode("ascii")
