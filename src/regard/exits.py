@@ -124,8 +124,8 @@ def _verdict(error: Exception) -> tuple[str, int]:
         case CycloptsError():
             return f"error: {str(error).strip()}", MISTAKE
         case OSError() if error.errno in _REFUSALS:
-            place = f"{error.filename}: " if error.filename is not None else ""
-            return f"error: {place}{error.strerror}", MISTAKE
+            place = "a file, it is not known which" if error.filename is None else error.filename
+            return f"error: {place}: {error.strerror}", MISTAKE
         case _ if _is_out_of_memory(error):
             return f"error: {_OUT_OF_MEMORY}", MISTAKE
         case _:
