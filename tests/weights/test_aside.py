@@ -64,7 +64,7 @@ def test_the_next_one_removes_what_a_killed_one_left_and_not_what_one_is_at_work
     killed.kill()
     killed.communicate()
     assert len(list(tmp_path.iterdir())) == 2
-    with folder_aside(tmp_path / "it") as aside:
+    with folder_aside(tmp_path / "it", private=True) as aside:
         left = list(tmp_path.iterdir())
         assert len(left) == 2
         assert aside in left
@@ -88,6 +88,15 @@ def test_what_only_looks_alike_is_left_alone(tmp_path: Path) -> None:
     with folder_aside(tmp_path / "it"):
         pass
     assert set(tmp_path.iterdir()) == before
+
+
+def test_what_was_renamed_stays(tmp_path: Path) -> None:
+    with folder_aside(tmp_path / "new" / "it") as aside:
+        (aside / "file").touch()
+        aside.rename(tmp_path / "new" / "it")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["it"]
+    assert (tmp_path / "new" / "it" / "file").exists()
+    assert (tmp_path / "new" / "it").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
 def test_a_failure_leaves_nothing_and_is_not_hidden(tmp_path: Path) -> None:

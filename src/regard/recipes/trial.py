@@ -123,7 +123,8 @@ def dry_run(recipe: AnyRecipe, *, reporter: Reporter, interrupts: Interrupts) ->
     Raises:
         As `regard.recipes.run.train`; nothing is written outside a temporary folder.
     """
-    with folder_aside(Path(tempfile.gettempdir()) / "regard-dry-run") as aside:
+    place = Path(tempfile.gettempdir()) / "regard-dry-run"
+    with folder_aside(place, private=True) as aside:
         assembly = assemble(recipe, aside / "data", say=reporter.say)
         trial = try_steps(
             assembly,

@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Final
 
 from regard.signals import held_back
-from regard.weights.files import PARTIAL, blames, temporary_name
+from regard.weights.files import PARTIAL, blames, refuse_dead_links, temporary_name
 
 # What `temporary_name` puts after a name.
 _OURS: Final = re.compile(rf"\d+-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 
 
 @contextmanager
-def folder_aside(path: Path) -> Iterator[Path]:
-    """A fresh folder beside `path`, for this user alone, which is gone after the block.
+def folder_aside(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """A fresh folder beside `path`, which is gone after the block, unless it was renamed.
 
     It is locked meanwhile. Those of processes that were killed have no lock any more, and are
     removed.
+
+    Args:
+        path: what is built; the folders above it are made.
+        private: whether it is for this user alone, among others' folders.
 
     Raises:
         RunFolderError: there can be no folder beside `path`.
@@ -29,9 +33,10 @@ def folder_aside(path: Path) -> Iterator[Path]:
     remove_left_behind(path)
     aside, lock = temporary_name(path.absolute()), None
     try:
+        refuse_dead_links(aside.parent)
         with blames(path):
             aside.parent.mkdir(parents=True, exist_ok=True)
-            aside.mkdir(mode=0o700)
+            aside.mkdir(mode=0o700 if private else 0o777)
             lock = _opened_and_locked(aside)
         yield aside
     finally:

@@ -31,16 +31,8 @@ from regard.nn.positions import sinusoids
 from regard.nn.rotary import rotary_base
 from regard.shapes import Tensor
 from regard.text.vocabulary import Vocabulary, never_generated
-from regard.weights.files import (
-    blames,
-    make_folder,
-    remove,
-    rename,
-    sync_file,
-    sync_folder,
-    temporary_name,
-    write_file,
-)
+from regard.weights.aside import folder_aside
+from regard.weights.files import blames, rename, sync_file, sync_folder, write_file
 from regard.weights.foreign.ctranslate2_table import Config, table
 from regard.weights.foreign.ctranslate2_vocabulary import vocabulary_files, vocabulary_tokens
 from regard.weights.foreign.model import OwnModel
@@ -104,10 +96,8 @@ def export(model: OwnModel[Any], out: Path) -> None:
     _tell(spec.config, config, source, target)
     spec.validate()
     spec.optimize()
-    aside = temporary_name(out)
-    try:
-        make_folder(aside)
-        with blames(aside):
+    with folder_aside(out) as aside:
+        with blames(out):
             spec.save(str(aside))
             for path in aside.iterdir():
                 sync_file(path)
@@ -115,8 +105,6 @@ def export(model: OwnModel[Any], out: Path) -> None:
             write_file(aside / name, data)
         sync_folder(aside)
         rename(aside, out)
-    finally:
-        remove(aside)
 
 
 def _library() -> "ModuleType":

@@ -15,14 +15,8 @@ from regard.models.config import (
     mixers_in_words,
 )
 from regard.nn.config import RMSNormConfig
-from regard.weights.files import (
-    make_folder,
-    remove,
-    rename,
-    sync_folder,
-    temporary_name,
-    write_file,
-)
+from regard.weights.aside import folder_aside
+from regard.weights.files import rename, sync_folder, write_file
 from regard.weights.foreign import bert_export, gpt2, llama, marian
 from regard.weights.foreign.model import OwnModel, Written
 from regard.weights.foreign.parts import require
@@ -50,17 +44,13 @@ def write(model: OwnModel[ModelConfig], out: Path) -> Written:
         raise CheckpointError(
             "there is something of that name", where=str(out), hint="Use another --out."
         )
-    aside = temporary_name(out)
-    try:
-        make_folder(aside)
+    with folder_aside(out) as aside:
         for name, data in files.items():
             (aside / name).parent.mkdir(exist_ok=True)
             write_file(aside / name, data)
         write_file(aside / "model.safetensors", tensor_chunks(made.weights, _MADE_BY))
         sync_folder(aside)
         rename(aside, out)
-    finally:
-        remove(aside)
     return made
 
 
