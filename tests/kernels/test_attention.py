@@ -8,7 +8,7 @@ import torch
 from regard.errors import RegardError
 from regard.kernels import attention as kernel
 from regard.kernels.attention import Sight, attention, parted
-from regard.nn.attention import attend
+from regard.nn.attention import attend, attend_fast
 
 SHAPES = [  # rows, heads, heads of keys, places, widths of keys and of values
     (1, 2, 2, 64, 16, 16),
@@ -86,6 +86,56 @@ def test_value_and_gradients_are_those_of_the_plain_form_in_float64(
         torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("queries", [1, 24, 131])
+@pytest.mark.parametrize("keys", [1, 17, 300])
+def test_queries_and_keys_need_not_be_as_many(isa: str, queries: int, keys: int) -> None:
+    (query, *_), (_, key, value) = case((2, 4, 2, queries, 24, 24)), case((2, 4, 2, keys, 24, 24))
+    inputs = [query, key, value]
+    start, end = torch.tensor([[0], [keys // 3]]), torch.tensor([[keys // 2], [keys]])
+    sight = Sight.of(start.expand(-1, queries), end.expand(-1, queries))
+    out = attention(*inputs, sight, 0.3)
+    assert out is not None
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    exact = plain(wide, mask_of(sight, keys), 0.3)
+    torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-5)
+    mine = torch.autograd.grad(out.square().sum(), inputs)
+    theirs = torch.autograd.grad(exact.square().sum(), wide)
+    largest = max(float(wanted.abs().max()) for wanted in theirs)
+    for got, wanted in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=2e-6 * (1 + largest))
+
+
+def off(found: list[torch.Tensor], exact: list[torch.Tensor]) -> list[float]:
+    """By how much each is off, in root mean square."""
+    pairs = zip(found, exact, strict=True)
+    return [float((x.double() - y).square().mean().sqrt()) for x, y in pairs]
+
+
+@pytest.mark.parametrize("kind", sights(1, 1))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_in_bfloat16_it_is_as_near_to_float64_as_products_of_matrices_are(
+    isa: str, shape: tuple[int, ...], kind: str
+) -> None:
+    inputs = [x.detach().bfloat16().requires_grad_() for x in case(shape)]
+    sight = sights(shape[0], shape[3])[kind]
+    out = attention(*inputs, sight, 0.3)
+    assert out is not None
+    assert out.dtype == torch.bfloat16
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    exact = plain(wide, mask := mask_of(sight, shape[3]), 0.3)
+    torch.testing.assert_close(out.double(), exact, rtol=2**-8, atol=1e-5)
+    outer = torch.randn(out.shape).bfloat16()
+    mine = torch.autograd.grad(out, inputs, outer)
+    theirs = torch.autograd.grad(exact, wide, outer.double())
+    sharing = shape[1] // shape[2]
+    shared = [inputs[0], *(x.repeat_interleave(sharing, 1) for x in inputs[1:])]
+    products = torch.autograd.grad(attend_fast(*shared, mask, scale=0.3), inputs, outer)
+    # Past a step of 256 keys what a query's slopes and weights make comes from the rounded output.
+    by = 1.05 if shape[3] <= 256 else 3
+    for error, other in zip(off([*mine], [*theirs]), off([*products], [*theirs]), strict=True):
+        assert error <= by * other + 1e-5
+
+
 def test_only_the_stretches_of_a_block_are_looked_at(isa: str) -> None:
     inputs = case((1, 1, 1, 128, 16, 16))
     seen = torch.tensor([0, 128, 0], dtype=torch.int32).expand(1, 128, 3).contiguous()
@@ -107,12 +157,13 @@ def test_large_scores_overflow_nowhere(isa: str) -> None:
     assert all(x.isfinite().all() for x in torch.autograd.grad(out.sum(), inputs))
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("part", [1, 2])
 def test_a_key_or_value_that_is_not_finite_is_left_to_others(
-    isa: str, part: int, bad: float
+    isa: str, part: int, bad: float, kind: torch.dtype
 ) -> None:
-    inputs = case((2, 4, 2, 130, 64, 64))
+    inputs = [x.detach().to(kind) for x in case((2, 4, 2, 130, 64, 64))]
     with torch.no_grad():
         inputs[part][1, 1, 129, 63] = bad
     assert attention(*inputs, sights(2, 130)["window"], 0.3) is None
@@ -128,11 +179,12 @@ def test_a_nan_in_a_query_is_its_own(isa: str) -> None:
     assert out.isnan().sum() == 64
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_any_number_of_threads_gives_the_same_bits(
-    isa: str, monkeypatch: pytest.MonkeyPatch
+    isa: str, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run() -> list[torch.Tensor]:
-        inputs = case((2, 4, 2, 130, 64, 64))
+        inputs = [x.detach().to(kind).requires_grad_() for x in case((2, 4, 2, 130, 64, 64))]
         out = attention(*inputs, sights(2, 130)["any and front"], 0.3)
         assert out is not None
         return [out, *torch.autograd.grad(out.square().sum(), inputs)]
@@ -147,6 +199,7 @@ def test_other_types_and_more_threads_than_heads_are_left_to_others(
 ) -> None:
     inputs, sight = case((1, 2, 2, 64, 16, 16)), sights(1, 64)["all"]
     assert attention(*(x.double() for x in inputs), sight, 0.3) is None
+    assert attention(inputs[0], *(x.bfloat16() for x in inputs[1:]), sight, 0.3) is None
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert attention(*inputs, sight, 0.3) is None
 
@@ -168,6 +221,19 @@ def test_parts_are_those_of_split_and_so_is_their_gradient(turned: bool) -> None
     mine, theirs = run(parted(x, widths)), run(torch.split(x, widths, -1))
     gradients = (torch.autograd.grad(y, x)[0] for y in (mine, theirs))
     assert torch.equal(*gradients)
+
+
+def test_gradients_of_keys_and_values_lie_as_those_of_a_projection_would() -> None:
+    """So that what made both takes them without a copy, whatever made the queries."""
+    query = torch.randn(2, 2, 30, 16).requires_grad_()
+    x = torch.randn(2, 70, 64).requires_grad_()
+    heads = [part.unflatten(-1, (2, 16)).transpose(1, 2) for part in parted(x, [32, 32])]
+    out = attention(query, *heads, sights(2, 30)["past"], 0.3)
+    if out is None:
+        pytest.skip("there are no native kernels here")
+    key, value = torch.autograd.grad(out.sum(), heads)
+    assert key.stride() == value.stride() == (70 * 64, 16, 64, 1)
+    assert value.data_ptr() - key.data_ptr() == 32 * key.element_size()
 
 
 def test_parts_that_are_not_used_have_no_gradient() -> None:

@@ -9,7 +9,7 @@ from regard.training import losses
 from regard.training.losses import linear_cross_entropy, slopes_
 
 TYPES = [torch.float32, torch.bfloat16]
-SHAPES = [(1, 1), (5, 37), (9, 64), (3, 4099), (33, 130)]
+SHAPES = [(1, 1), (5, 37), (9, 64), (3, 4099), (33, 130), (2, 2**15 + 37)]
 
 
 def case(

@@ -2,6 +2,8 @@ import pytest
 import torch
 
 from regard.errors import ModelError
+from regard.kernels import attention as kernel
+from regard.kernels import native
 from regard.models.build import build_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -94,3 +96,56 @@ def test_bfloat16_autocast_is_near_float32_also_step_by_step(norm_position: str)
         stepped = model.project(torch.cat(hidden, 1))
     torch.testing.assert_close(logits.float(), expected, rtol=0.1, atol=0.1)
     torch.testing.assert_close(stepped.float(), expected, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
+@pytest.mark.parametrize("padding", ["none", "right", "left", "between"])
+def test_the_attention_kernel_changes_neither_hidden_states_nor_gradients(
+    padding: str, norm_position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if native.absence():
+        pytest.skip(f"no native kernels: {native.absence()}")
+    calls: list[bool] = []
+    native_attention = kernel.attention
+
+    def noted(*parts: object) -> object:
+        calls.append((out := native_attention(*parts)) is not None)  # type: ignore[arg-type]
+        return out
+
+    monkeypatch.setattr(kernel, "_fast", lambda: True)
+    monkeypatch.setattr("regard.nn.attention.attention", noted)
+    source = torch.arange(60).view(2, 30) % 17 + 3
+    target = torch.arange(54).view(2, 27) % 15 + 3
+    mask: torch.Tensor | None = torch.ones(2, 30, dtype=torch.bool)
+    places = {"right": slice(23, 30), "left": slice(0, 7), "between": slice(9, 11)}
+    if padding == "none":
+        mask = None
+    else:
+        mask[1, places[padding]] = False
+
+    def run(model: Transformer) -> list[torch.Tensor]:
+        made = model.decode(target, model.encode(source, mask), mask)
+        parts = [each for name, each in model.named_parameters() if "decoder_layers" in name]
+        return [made, *torch.autograd.grad(made.square().mean(), parts)]
+
+    model = build(norm_position=norm_position, dropout=0.0)
+    mine = run(model)
+    # Two layers of the encoder; in each of three of the decoder one to itself, one to the memory.
+    assert calls == [True] * (3 if padding == "between" else 8)
+    exact = run(model.double())
+    for got, wanted in zip(mine, exact, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_attends_to_the_memory_as_a_whole_pass_does_with_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel, "_fast", lambda: not native.absence())
+    model = build().eval()
+    target = torch.arange(54).view(2, 27) % 15 + 3
+    source = torch.arange(60).view(2, 30) % 17 + 3
+    mask = torch.arange(30) < torch.tensor([[30], [11]])
+    memory = model.encode(source, mask)
+    cache = model.start(memory, mask)
+    stepped = torch.cat([model.step(target[:, i : i + 1], cache)[0] for i in range(27)], 1)
+    torch.testing.assert_close(stepped, model.decode(target, memory, mask), rtol=1e-5, atol=1e-5)

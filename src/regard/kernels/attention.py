@@ -16,8 +16,9 @@ from regard.kernels.native import module, refuse_second_gradients, team, wanted_
 from regard.shapes import Float, Int, Tensor
 
 BLOCK: Final = 64  # queries
-FEWEST: Final = 24  # places from which on it was measured faster than products of matrices
+FEWEST: Final = 8  # places from which on it was measured faster than products of matrices
 _WIDEST: Final = 512
+_TYPES: Final = (torch.float32, torch.bfloat16)  # sums and scores are float32
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,12 @@ def attention(
 
 
 def fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether it is for these: float32, and rows and heads for all threads, on such a processor."""
+    """Whether it is for these: of such a type, rows and heads for all threads, on such a CPU."""
     _, heads, queries, width = query.shape
     rows, shared, keys, value_width = value.shape
     return (
-        all(x.dtype == torch.float32 for x in (query, key, value))
+        query.dtype == key.dtype == value.dtype
+        and query.dtype in _TYPES
         and min(queries, keys, rows, shared, width, value_width) > 0
         and max(width, value_width) <= _WIDEST
         and keys < 2**30
@@ -109,8 +111,9 @@ def fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 def _fast() -> bool:
     """Whether it was measured faster than PyTorch's on such a processor."""
-    # An extension in a source tree may have been built before there was this kernel.
-    return hasattr(module(), "attention") and str(module().isa()).startswith("avx512")
+    # An extension in a source tree may have been built before there was such a kernel.
+    there = getattr(module(), "ATTENTION_TYPES", 0) == len(_TYPES)
+    return there and str(module().isa()).startswith("avx512")
 
 
 def _strided(x: Tensor) -> Tensor:
@@ -165,10 +168,11 @@ class _Attention(torch.autograd.Function):
         b, heads, queries, _ = query.shape
         out_bqhw = query.new_empty(b, queries, heads, value.shape[3])
         out = out_bqhw.transpose(1, 2)
-        level_bhq = query.new_empty(b, heads, queries)
-        flaws_bg = query.new_empty(value.shape[:2])
+        level_bhq = torch.empty(b, heads, queries)
+        flaws_bg = torch.empty(value.shape[:2])
         scratch = _scratch(key, value)
         module().attention(
+            query.dtype == torch.bfloat16,
             _sizes(query, value),
             scale,
             _told(sight),
@@ -190,6 +194,7 @@ class _Attention(torch.autograd.Function):
         made = _room(query, key, value)
         scratch = _scratch(key, value)
         module().attention_slopes(
+            query.dtype == torch.bfloat16,
             _sizes(query, value),
             ctx.scale,
             _told(ctx.sight),
@@ -202,17 +207,24 @@ class _Attention(torch.autograd.Function):
         return (*made, None, None, None)
 
 
-def _room(*like: Tensor) -> list[Tensor]:
-    """Where gradients go: as a projection of queries, keys and values lies, if they are as long."""
+def _room(query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """Where gradients go: side by side as what they are of, if that is parts of one projection."""
+    if _share_memory(query, key) and query.shape[2] == key.shape[2]:
+        return _side_by_side(query, key, value)
+    return [*_side_by_side(query), *_side_by_side(key, value)]
+
+
+def _share_memory(*tensors: Tensor) -> bool:
+    return len({x.untyped_storage().data_ptr() for x in tensors}) == 1
+
+
+def _side_by_side(*like: Tensor) -> list[Tensor]:
+    """Room for as many, all heads of all of them beside each other, place by place."""
     widths = [x.shape[1] * x.shape[3] for x in like]
-    if len({x.shape[2] for x in like}) == 1:
-        joint = like[0].new_empty(len(like[0]), like[0].shape[2], sum(widths))
-        parts = list(torch.split(joint, widths, -1))
-    else:
-        parts = [x.new_empty(len(x), x.shape[2], w) for x, w in zip(like, widths, strict=True)]
+    joint = like[0].new_empty(len(like[0]), like[0].shape[2], sum(widths))
     return [
         part.view(*part.shape[:2], x.shape[1], x.shape[3]).transpose(1, 2)
-        for part, x in zip(parts, like, strict=True)
+        for part, x in zip(torch.split(joint, widths, -1), like, strict=True)
     ]
 
 
@@ -250,7 +262,7 @@ def _joined(slopes: tuple[Tensor, ...], widths: list[int]) -> Tensor:
     for slope, width in zip(slopes, widths, strict=True):
         beside = (
             beside
-            and slope.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+            and _share_memory(slope, first)
             and slope.storage_offset() == start
             and slope.stride() == strides
         )

@@ -1,20 +1,22 @@
 """The encoder-decoder Transformer of the paper, with its variants."""
 
 import math
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import cast
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.attention import Sight
 from regard.kernels.products import linear
 from regard.models.config import TransformerConfig
 from regard.models.count import check_vocabularies
 from regard.models.parts import attention, feed_forward, mixer, scheme, share
 from regard.nn.cache import DecoderCache, KeysValues, Past
 from regard.nn.dropout import Dropout
+from regard.nn.masks import memory_sight
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
@@ -77,16 +79,18 @@ class DecoderLayer(nn.Module):
         memory: KeysValues,
         memory_mask: Bool[Tensor, "#b 1 1 s"] | None,
         *,
+        memory_sight: Callable[[], Sight | None] | None = None,
         past: Past | None = None,
         record: list[Tensor] | None = None,
     ) -> Float[Tensor, "r t d"]:
         """One layer of the decoder, over all target places or, with `past`, the next few.
 
-        `memory` is what `keys_and_values` made of the encoder's output. `record` collects the
-        weights of the attention to the memory, averaged over the heads.
+        `memory` is what `keys_and_values` made of the encoder's output; `memory_sight` may say
+        what `memory_mask` says. `record` collects the weights of the attention to the memory,
+        averaged over the heads.
         """
         attend = partial(self.self_attention, span=span, past=past)
-        cross = partial(self.cross_attention.cross, record=record)
+        cross = partial(self.cross_attention.cross, sight=memory_sight, record=record)
         if self.norm_first:
             x = add(x, attend(self.self_attention_norm(x)), self.dropout)
             x = add(x, cross(self.cross_attention_norm(x), memory, memory_mask), self.dropout)
@@ -226,10 +230,12 @@ class Transformer(nn.Module):
         span = Span.whole(self.target_positions, target_bt, target_mask_bt, causal=True)
         x = self._embed_target(target_bt, span)
         memory_mask = None if memory_mask_bs is None else memory_mask_bs[:, None, None]
+        keys, queries = memory_bsd.shape[1], target_bt.shape[1]
+        sight = cache(partial(memory_sight, memory_mask_bs, keys=keys, queries=queries))
         share(span, self.decoder_layers)
         for layer in self._decoder_layers():
             memory = layer.keys_and_values(memory_bsd)
-            x = layer(x, span, memory, memory_mask)
+            x = layer(x, span, memory, memory_mask, memory_sight=sight)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def project(self, hidden: Float[Tensor, "*places d"]) -> Float[Tensor, "*places v"]:

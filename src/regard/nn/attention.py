@@ -396,13 +396,15 @@ class MultiHeadAttention(Heads):
         memory: KeysValues,
         mask: Bool[Tensor, "#b 1 1 k"] | None = None,
         *,
+        sight: Callable[[], Sight | None] | None = None,
         record: list[Tensor] | None = None,
     ) -> Float[Tensor, "r q d"]:
         """Attention of `x_rqd` to a memory's keys and values (see `keys_and_values`).
 
         With more rows than the memory has (`r` = `b` times some `n`), each run of `n` rows
-        shares a row of the memory, as if it were one row with more queries. `record` collects
-        the weights, averaged over the heads, r q k.
+        shares a row of the memory, as if it were one row with more queries. `sight` says the
+        same as `mask` (see `weigh_stretches`). `record` collects the weights, averaged over the
+        heads, r q k.
         """
         grouped_bqd = x_rqd.reshape(len(memory.key_bhke), -1, x_rqd.shape[-1])
         query_bhqe = self._heads(self._project(grouped_bqd, 0, self.widths[0]))
@@ -413,7 +415,10 @@ class MultiHeadAttention(Heads):
             )
             weights_bhqk = weights_bgqk.reshape(b, heads, q, -1)
             record.append(weights_bhqk.mean(1).view(*x_rqd.shape[:2], -1))
-        return self.join(self.weigh(query_bhqe, memory, mask)).view_as(x_rqd)
+        out = None if sight is None else self.weigh_stretches(query_bhqe, memory, sight)
+        if out is None:
+            out = self.weigh(query_bhqe, memory, mask)
+        return self.join(out).view_as(x_rqd)
 
     def cross_weights(
         self,
@@ -434,7 +439,7 @@ class MultiHeadAttention(Heads):
     def keys_and_values(self, memory_bkd: Float[Tensor, "b k d"]) -> KeysValues:
         """The keys and values of a memory, to attend to with `cross` as often as needed."""
         projected = self._project(memory_bkd, self.widths[0], sum(self.widths))
-        keys, values = torch.split(projected, self.widths[1:], -1)
+        keys, values = parted(projected, self.widths[1:])
         return KeysValues(
             self._heads(keys, self.num_kv_heads), self._heads(values, self.num_kv_heads)
         )

@@ -3,6 +3,7 @@
 import torch
 from torch.nn import functional
 
+from regard.kernels.attention import Sight
 from regard.shapes import Bool, Int, Tensor
 
 
@@ -61,6 +62,21 @@ def token_stretches(
     next_bt = functional.pad(torch.where(opens_bt, place_1t, size)[:, 1:], (0, 1), value=size)
     end_bt = next_bt.flip(1).cummin(1).values.flip(1)
     return start_bt, torch.where(held_bt, end_bt, start_bt)
+
+
+def memory_sight(mask_bk: Bool[Tensor, "b k"] | None, *, keys: int, queries: int) -> Sight | None:
+    """What so many queries see of a memory: the tokens of its row; None where there is a gap."""
+    if mask_bk is None:
+        end_1q = torch.full((1, queries), keys)
+        return Sight.of(torch.zeros_like(end_1q), end_1q)
+    count_b1 = mask_bk.sum(-1, keepdim=True)
+    place_k = torch.arange(1, keys + 1)
+    end_b1 = (mask_bk * place_k).amax(-1, keepdim=True)
+    start_b1 = keys - (mask_bk * place_k.flip(0)).amax(-1, keepdim=True)
+    start_b1 = start_b1.minimum(end_b1)  # of a row without tokens
+    if not bool((end_b1 - start_b1 == count_b1).all()):
+        return None
+    return Sight.of(start_b1.expand(-1, queries), end_b1.expand(-1, queries))
 
 
 def document_positions(

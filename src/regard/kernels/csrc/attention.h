@@ -1,7 +1,8 @@
 // Attention of blocks of queries to the keys that each may see, and its slopes. After product.h.
 //
 // Keys are dealt with in steps, whose scores stay in the cache: no matrix of all scores is made.
-// In the backward pass they are computed anew from the logarithm of each query's sum.
+// In the backward pass they are computed anew from the logarithm of each query's sum. What is read
+// and written may be bfloat16; all between is float32.
 
 // Groups of sixteen keys that lie within one panel of keys.
 struct Piece {
@@ -30,7 +31,7 @@ struct AttentionOf {
   // What both directions have: a head of keys and values of one row of the batch.
   struct Job {
     const Attention& call;
-    std::int64_t row, head, key_width, value_width, padded_keys;
+    std::int64_t row, head, key_width, value_width, used_keys, padded_keys;
     float* free;
     float check = 0;  // stays 0 if all keys and values are finite
 
@@ -40,6 +41,7 @@ struct AttentionOf {
           head(job % of.heads),
           key_width(up(of.width, kLanes)),
           value_width(up(of.value_width, kLanes)),
+          used_keys(up(of.keys, kLanes)),
           padded_keys(up(of.keys, kPanel)),
           free(scratch) {}
 
@@ -49,40 +51,79 @@ struct AttentionOf {
       return taken;
     }
 
-    static float* at(const Places& places, std::int64_t row, std::int64_t head, std::int64_t place) {
-      return places.at + row * places.row + head * places.head + place * places.place;
+    // Calls work(Full{}) or work(Half{}), as the vectors lie in memory.
+    template <class Work>
+    REGARD_ALWAYS void as_kept(Work&& work) const {
+      if (call.narrow) return work(Half{});
+      work(Full{});
+    }
+
+    template <class KEPT>
+    typename KEPT::Number* at(const Places& places, std::int64_t its_head,
+                              std::int64_t place) const {
+      return static_cast<typename KEPT::Number*>(places.at) + row * places.row +
+             its_head * places.head + place * places.place;
+    }
+
+    // How far it is to the vectors that are dealt with after these: of the next head, or row.
+    std::int64_t onward(const Places& places, std::int64_t its_head) const {
+      return its_head + 1 < places.heads ? places.head : places.row - its_head * places.head;
+    }
+
+    // Asks for a vector: they are apart by more than the processor looks ahead.
+    template <class KEPT, int WRITE>
+    static REGARD_ALWAYS void fetch(const typename KEPT::Number* place, std::int64_t width) {
+      constexpr std::int64_t kLine = 64 / sizeof(typename KEPT::Number);
+      for (std::int64_t j = 0; j < width; j += kLine) __builtin_prefetch(place + j, WRITE);
     }
 
     // Some places of one head side by side, each times a factor, with zeros up to `wide`.
     void gather(const Places& from, std::int64_t its_head, std::int64_t first, std::int64_t count,
                 std::int64_t width, std::int64_t wide, float by, float* to) {
       F off{};
-      for (std::int64_t i = 0; i < count; ++i) {
-        const float* place = at(from, row, its_head, first + i);
-        for (std::int64_t j = 0; j < wide; j += kLanes) {
-          const F value = load_some<Full>(place + j, width - j) * by;
-          off = off + value * 0.0f;
-          Full::store(to + i * wide + j, value);
+      const std::int64_t next = onward(from, its_head);
+      as_kept([&](auto kept) REGARD_ALWAYS {
+        using KEPT = decltype(kept);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto* const place = at<KEPT>(from, its_head, first + i);
+          fetch<KEPT, 0>(place + next, width);
+          for (std::int64_t j = 0; j < wide; j += kLanes) {
+            const F value = load_some<KEPT>(place + j, width - j) * by;
+            off = off + value * 0.0f;
+            Full::store(to + i * wide + j, value);
+          }
         }
-      }
+      });
       check += sum(off);
+    }
+
+    // Some vectors, each times a factor, to where they belong.
+    void put(const float* from, const Places& to, std::int64_t its_head, std::int64_t first,
+             std::int64_t count, std::int64_t width, std::int64_t wide, const float* by) const {
+      const std::int64_t next = onward(to, its_head);
+      as_kept([&](auto kept) REGARD_ALWAYS {
+        using KEPT = decltype(kept);
+        for (std::int64_t i = 0; i < count; ++i) {
+          auto* const place = at<KEPT>(to, its_head, first + i);
+          fetch<KEPT, 1>(place + next, width);
+          for (std::int64_t j = 0; j < width; j += kLanes) {
+            store_some<KEPT>(place + j, Full::load(from + i * wide + j) * (by ? by[i] : 1), width - j);
+          }
+        }
+      });
     }
 
     void gather_all(const Places& from, std::int64_t width, std::int64_t wide, float* to) {
       gather(from, head, 0, call.keys, width, wide, 1, to);
-      for (std::int64_t i = call.keys * wide; i < padded_keys * wide; ++i) to[i] = 0;
+      for (std::int64_t i = call.keys * wide; i < used_keys * wide; ++i) to[i] = 0;
     }
 
     // Panels of keys with the numbers of each one below the other: width x kPanel.
     void turn(const float* places, std::int64_t width, std::int64_t wide, float* to) {
-      for (std::int64_t panel = 0; panel < padded_keys; panel += kPanel) {
-        const float* from = places + panel * wide;
-        float* const into = to + panel * width;
-        for (std::int64_t e = 0; e < width; e += 8) {
-          const std::int64_t stop = least(e + 8, width);
-          for (std::int64_t j = 0; j < kPanel; ++j) {
-            for (std::int64_t i = e; i < stop; ++i) into[i * kPanel + j] = from[j * wide + i];
-          }
+      for (std::int64_t key = 0; key < used_keys; key += kLanes) {
+        float* const into = to + key / kPanel * kPanel * width + key % kPanel;
+        for (std::int64_t e = 0; e < width; e += kLanes) {
+          turn_square(places + key * wide + e, wide, into + e * kPanel, kPanel, width - e);
         }
       }
     }
@@ -111,7 +152,7 @@ struct AttentionOf {
       for (std::int64_t s = 0; s < call.stretches; ++s, stretch += 2) {
         if (stretch[0] >= stretch[1]) continue;
         std::int64_t from = most(stretch[0] / kLanes * kLanes, done);
-        const std::int64_t to = least(up(stretch[1], kLanes), padded_keys);
+        const std::int64_t to = least(up(stretch[1], kLanes), used_keys);
         for (; from < to; from = done) {
           done = least(to, (from / kPanel + 1) * kPanel);
           if (columns + (done - from) > kStep) {
@@ -218,7 +259,7 @@ struct AttentionOf {
           weights += pieces[p].groups * kLanes;
         }
       });
-      for (std::int64_t i = 0; i < rows; ++i) finish(query_head, first + i, i);
+      finish(query_head, first, rows);
     }
 
     void exponentials(std::int64_t i, std::int64_t columns) {
@@ -258,15 +299,15 @@ struct AttentionOf {
       }
     }
 
-    void finish(std::int64_t query_head, std::int64_t query, std::int64_t i) {
-      const bool none = total[i] == 0;
-      const float by = none ? 0 : 1 / total[i];
-      float* const out = at(call.out, row, query_head, query);
-      for (std::int64_t j = 0; j < call.value_width; j += kLanes) {
-        store_some<Full>(out + j, Full::load(sums + i * value_width + j) * by,
-                         call.value_width - j);
+    void finish(std::int64_t query_head, std::int64_t first, std::int64_t rows) {
+      float by[kBlock];
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const bool none = total[i] == 0;
+        by[i] = none ? 0 : 1 / total[i];
+        level(query_head)[first + i] =
+            none ? __builtin_inff() : highest[i] + __builtin_logf(total[i]);
       }
-      level(query_head)[query] = none ? __builtin_inff() : highest[i] + __builtin_logf(total[i]);
+      put(sums, call.out, query_head, first, rows, call.value_width, value_width, by);
     }
 
     float* level(std::int64_t query_head) const {
@@ -297,38 +338,24 @@ struct AttentionOf {
       turn(for_values, call.value_width, value_width, values);
       gather_all(call.key, call.width, key_width, keys);
       turn(keys, call.width, key_width, turned);
-      for (std::int64_t i = 0; i < padded_keys * key_width; ++i) for_keys[i] = 0;
-      for (std::int64_t i = 0; i < padded_keys * value_width; ++i) for_values[i] = 0;
+      for (std::int64_t i = 0; i < used_keys * key_width; ++i) for_keys[i] = 0;
+      for (std::int64_t i = 0; i < used_keys * value_width; ++i) for_values[i] = 0;
       for (std::int64_t s = 0; s < call.sharing; ++s) {
         each_block([&](std::int64_t number, std::int64_t first, std::int64_t rows) {
           block(head * call.sharing + s, number, first, rows);
         });
       }
-      for (std::int64_t i = 0; i < call.keys; ++i) {
-        put(for_keys + i * key_width, call.width, 1, at(call.for_key, row, head, i));
-        put(for_values + i * value_width, call.value_width, 1, at(call.for_value, row, head, i));
-      }
-    }
-
-    static void put(const float* from, std::int64_t width, float by, float* to) {
-      for (std::int64_t j = 0; j < width; j += kLanes) {
-        store_some<Full>(to + j, Full::load(from + j) * by, width - j);
-      }
+      put(for_keys, call.for_key, head, 0, call.keys, call.width, key_width, nullptr);
+      put(for_values, call.for_value, head, 0, call.keys, call.value_width, value_width, nullptr);
     }
 
     void block(std::int64_t query_head, std::int64_t number, std::int64_t first,
                std::int64_t rows) {
       gather(call.query, query_head, first, rows, call.width, key_width, call.scale, left);
       gather(call.slope, query_head, first, rows, call.value_width, value_width, 1, slope);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const float* const out = at(call.out, row, query_head, first + i);
-        F total{};
-        for (std::int64_t j = 0; j < call.value_width; j += kLanes) {
-          total = total + load_some<Full>(out + j, call.value_width - j) *
-                              Full::load(slope + i * value_width + j);
-        }
-        along[i] = sum(total);
-      }
+      std::int64_t steps = 0;
+      each_step(number, [&](const Piece*, std::int64_t, std::int64_t) { ++steps; });
+      if (steps > 1) meet(query_head, first, rows);
       for (std::int64_t i = 0; i < rows * key_width; ++i) for_left[i] = 0;
       const float* const level =
           call.level + (row * call.heads * call.sharing + query_head) * call.queries + first;
@@ -336,14 +363,7 @@ struct AttentionOf {
         scores(left, key_width, call.width, rows, turned, pieces, count, scored);
         hide(first, rows, pieces, count, scored);
         scores(slope, value_width, call.value_width, rows, values, pieces, count, other);
-        for (std::int64_t i = 0; i < rows; ++i) {
-          float *const weights = scored + i * kScores, *const slopes = other + i * kScores;
-          for (std::int64_t j = 0; j < columns; j += kLanes) {
-            const F weight = exp(Full::load(weights + j) - level[i]);
-            Full::store(weights + j, weight);
-            Full::store(slopes + j, weight * (Full::load(slopes + j) - along[i]));
-          }
-        }
+        for (std::int64_t i = 0; i < rows; ++i) slopes_of_scores(i, columns, level[i], steps == 1);
         std::int64_t column = 0;
         for (std::int64_t p = 0; p < count; ++p) {
           const std::int64_t key = pieces[p].key, wide = pieces[p].groups * kLanes;
@@ -356,10 +376,41 @@ struct AttentionOf {
           column += wide;
         }
       });
-      for (std::int64_t i = 0; i < rows; ++i) {
-        put(for_left + i * key_width, call.width, call.scale,
-            at(call.for_query, row, query_head, first + i));
+      float by[kBlock];
+      for (std::int64_t i = 0; i < rows; ++i) by[i] = call.scale;
+      put(for_left, call.for_query, query_head, first, rows, call.width, key_width, by);
+    }
+
+    // Weights over scores, and slopes of scores over those of weights. What a query's slopes and
+    // weights make together comes from all its keys, if they are here, and else from `meet`.
+    void slopes_of_scores(std::int64_t i, std::int64_t columns, float level, bool all_here) {
+      float *const weights = scored + i * kScores, *const slopes = other + i * kScores;
+      F total{};
+      for (std::int64_t j = 0; j < columns; j += kLanes) {
+        const F weight = exp(Full::load(weights + j) - level);
+        Full::store(weights + j, weight);
+        total = total + weight * Full::load(slopes + j);
       }
+      if (all_here) along[i] = sum(total);
+      for (std::int64_t j = 0; j < columns; j += kLanes) {
+        Full::store(slopes + j, Full::load(weights + j) * (Full::load(slopes + j) - along[i]));
+      }
+    }
+
+    // The same from each query's output and its slope.
+    void meet(std::int64_t query_head, std::int64_t first, std::int64_t rows) {
+      as_kept([&](auto kept) REGARD_ALWAYS {
+        using KEPT = decltype(kept);
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const auto* const out = at<KEPT>(call.out, query_head, first + i);
+          F total{};
+          for (std::int64_t j = 0; j < call.value_width; j += kLanes) {
+            total = total + load_some<KEPT>(out + j, call.value_width - j) *
+                                Full::load(slope + i * value_width + j);
+          }
+          along[i] = sum(total);
+        }
+      });
     }
   };
 };

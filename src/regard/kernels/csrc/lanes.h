@@ -154,21 +154,32 @@ struct Half {
   }
 };
 
-REGARD_INLINE float sum(F a) {
+// Half with half until one is left; without memory in between where registers are long.
+#if REGARD_WIDTH == 16
+template <class Of>
+REGARD_INLINE float folded(F a, Of of) {
+  const __m512 whole = (__m512)a.part[0];
+  const __m256 eight = of(_mm512_castps512_ps256(whole), _mm512_extractf32x8_ps(whole, 1));
+  const __m128 four = of(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = of(four, _mm_movehl_ps(four, four));
+  return of(two, _mm_movehdup_ps(two))[0];
+}
+#else
+template <class Of>
+REGARD_INLINE float folded(F a, Of of) {
   float part[kLanes];
   Full::store(part, a);
   for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) part[i] += part[i + half];
+    for (int i = 0; i < half; ++i) part[i] = of(part[i], part[i + half]);
   }
   return part[0];
 }
-
+#endif
+REGARD_INLINE float sum(F a) {
+  return folded(a, [](auto low, auto high) REGARD_ALWAYS { return low + high; });
+}
 REGARD_INLINE float largest(F a) {
-  float part[kLanes];
-  Full::store(part, a);
-  float most = part[0];
-  for (int i = 1; i < kLanes; ++i) most = part[i] > most ? part[i] : most;
-  return most;
+  return folded(a, [](auto low, auto high) REGARD_ALWAYS { return high > low ? high : low; });
 }
 
 // The first n of sixteen; `rest` stands in for the others.

@@ -1,5 +1,53 @@
 // Products of small matrices, by tiles that are kept in registers. Included after lanes.h.
 
+// Sixteen rows with at least sixteen numbers each, of which the first `columns` become rows.
+#if REGARD_WIDTH == 16
+inline void turn_square(const float* from, std::int64_t from_row, float* to, std::int64_t to_row,
+                        std::int64_t columns) {
+  __m512 row[kLanes], pair[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) row[i] = _mm512_loadu_ps(from + i * from_row);
+  // Two rows, then four: in each quarter of register 4g + c is a column, of rows 4g to 4g + 3.
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes; i += 2) {
+    pair[i] = _mm512_unpacklo_ps(row[i], row[i + 1]);
+    pair[i + 1] = _mm512_unpackhi_ps(row[i], row[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int g = 0; g < kLanes; g += 4) {
+#pragma GCC unroll 2
+    for (int c = 0; c < 2; ++c) {
+      const __m512d low = _mm512_castps_pd(pair[g + c]), high = _mm512_castps_pd(pair[g + c + 2]);
+      row[g + 2 * c] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+      row[g + 2 * c + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    }
+  }
+  // Then quarters change places: the even ones and the odd ones of two registers, and once more.
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512 even = _mm512_shuffle_f32x4(row[c], row[c + 4], 0x88);
+    const __m512 odd = _mm512_shuffle_f32x4(row[c], row[c + 4], 0xdd);
+    const __m512 more_even = _mm512_shuffle_f32x4(row[c + 8], row[c + 12], 0x88);
+    const __m512 more_odd = _mm512_shuffle_f32x4(row[c + 8], row[c + 12], 0xdd);
+    pair[c] = _mm512_shuffle_f32x4(even, more_even, 0x88);
+    pair[c + 4] = _mm512_shuffle_f32x4(odd, more_odd, 0x88);
+    pair[c + 8] = _mm512_shuffle_f32x4(even, more_even, 0xdd);
+    pair[c + 12] = _mm512_shuffle_f32x4(odd, more_odd, 0xdd);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    if (i < columns) _mm512_storeu_ps(to + i * to_row, pair[i]);
+  }
+}
+#else
+inline void turn_square(const float* from, std::int64_t from_row, float* to, std::int64_t to_row,
+                        std::int64_t columns) {
+  for (int i = 0; i < kLanes && i < columns; ++i) {
+    for (int j = 0; j < kLanes; ++j) to[i * to_row + j] = from[j * from_row + i];
+  }
+}
+#endif
+
 // A tile is so many rows by so many sixteens of columns, as registers allow.
 constexpr int kTileRows = 6, kTileGroups = REGARD_WIDTH == 16 ? 4 : 1;
 

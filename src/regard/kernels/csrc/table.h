@@ -57,7 +57,8 @@ struct ResidualSlopes {
 
 // Vectors by row of the batch, head and place; their numbers lie side by side.
 struct Places {
-  float* at;
+  void* at;
+  std::int64_t heads;
   std::int64_t row, head, place;  // numbers from one to the next
 };
 
@@ -77,6 +78,7 @@ struct Attention {
   const int* seen;
   const int* stretch;
   std::int64_t seen_row, stretch_row;  // numbers from a row to the next; 0 if all have the same
+  bool narrow;  // the vectors are bfloat16; all between is float32
   Places query, key, value, out;
   float* level;  // the logarithm of each query's sum of exponentials
   float* flaws;  // of each head of keys: not 0 if a key or value is not finite
