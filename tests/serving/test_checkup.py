@@ -46,7 +46,7 @@ def test_the_doctor_looks_at_a_run(run: Path, capsys: pytest.CaptureFixture[str]
     assert main(["doctor", str(run)]) == 2
     said = capsys.readouterr()
     assert "model.safetensors" in said.out
-    assert "parts of the run are not good" in said.err
+    assert "parts of the run is not good" in said.err
 
 
 def test_every_damage_is_named_and_hides_no_other(run: Path) -> None:

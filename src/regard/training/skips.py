@@ -86,7 +86,7 @@ class Skips:
         """The error that ends a training of whose steps none changed anything."""
         why = self._bad or "a loss or gradient was not finite in each"
         return self._ended(
-            f"none of {counted(self._position.step, 'step')} changed the model: {why}",
+            f"none of the {counted(self._position.step, 'step')} changed the model: {why}",
             "No model was written.",
         )
 
