@@ -8,7 +8,7 @@ from torch.nn import functional
 from regard.errors import RegardError
 from regard.kernels import native
 from regard.kernels import residual as kernel
-from regard.kernels.residual import residual, residual_norm
+from regard.kernels.residual import Affine, residual, residual_norm
 from regard.nn.dropout import Dropout
 from regard.nn.residual import add, add_and_norm
 
@@ -23,6 +23,14 @@ def case(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
     x, y, gain, bias = (torch.randn(size, generator=generator) for size in shapes)
     return [x.requires_grad_(), y.to(dtype).requires_grad_(), gain.requires_grad_(),
             bias.requires_grad_()]  # fmt: skip
+
+
+def normed(*given: torch.Tensor, dropped: int = 26) -> torch.Tensor:
+    """The norm of x and y by gain and bias."""
+    x, y, gain, bias = given
+    both = residual_norm(x, y, dropped, Affine(gain, bias, 1e-5))
+    assert both is not None and both[0] is both[1]
+    return both[0]
 
 
 def kept(shape: tuple[int, ...], dropped: int, seed: int) -> torch.Tensor:
@@ -66,9 +74,8 @@ def test_the_norm_and_its_gradients_are_those_of_float64(
     inputs = case(shape, dtype)
     factor = kept(shape, dropped, 4).double()
     torch.manual_seed(4)
-    out = residual_norm(*inputs[:2], dropped, *inputs[2:], 1e-5)
+    out = normed(*inputs, dropped=dropped)
     outer = torch.randn(shape)
-    assert out is not None
     wide = [tensor.detach().double().requires_grad_() for tensor in inputs]
     added = wide[0] + wide[1] * factor
     exact = functional.layer_norm(added, shape[-1:], *wide[2:], 1e-5)
@@ -113,7 +120,7 @@ def test_any_number_of_threads_gives_the_same_bits(
     def run() -> list[torch.Tensor]:
         inputs = case((150, 48), dtype)
         torch.manual_seed(4)
-        out = residual_norm(*inputs[:2], 26, *inputs[2:], 1e-5)
+        out = normed(*inputs)
         return [out, *torch.autograd.grad(out.square().sum(), inputs)]
 
     alone = run()
@@ -131,7 +138,7 @@ def test_a_nan_stays_in_its_row(isa: str) -> None:
     x, y, gain, bias = case((4, 32), torch.float32)
     with torch.no_grad():
         x[2, 5] = math.nan
-    out = residual_norm(x, y, 26, gain, bias, 1e-5)
+    out = normed(x, y, gain, bias)
     assert out[2].isnan().all() and out[[0, 1, 3]].isfinite().all()
     for_x, for_y = torch.autograd.grad(out, (x, y), torch.ones_like(out))
     assert for_x[2].isnan().any() and for_x[[0, 1, 3]].isfinite().all()
@@ -140,15 +147,13 @@ def test_a_nan_stays_in_its_row(isa: str) -> None:
 
 def test_nothing_and_what_lies_otherwise_are_taken(isa: str) -> None:
     empty = torch.zeros(0, 8, requires_grad=True)
-    out = residual_norm(empty, empty, 26, torch.ones(8), torch.zeros(8), 1e-5)
+    out = normed(empty, empty, torch.ones(8), torch.zeros(8))
     assert out.shape == (0, 8) and torch.autograd.grad(out.sum(), empty)[0].shape == (0, 8)
     x, y, gain, bias = case((24, 6), torch.float32)
     torch.manual_seed(1)
-    plain = residual_norm(x[::2], y[::2], 26, gain, bias, 1e-5)
+    plain = normed(x[::2], y[::2], gain, bias)
     torch.manual_seed(1)
-    turned = residual_norm(
-        x[::2].t().contiguous().t(), y[::2].t().contiguous().t(), 26, gain, bias, 1e-5
-    )
+    turned = normed(x[::2].t().contiguous().t(), y[::2].t().contiguous().t(), gain, bias)
     assert torch.equal(plain, turned)
     one = torch.ones(()).expand(12, 6)
     grads = [torch.autograd.grad(out, (x, y, gain, bias), one) for out in (plain, turned)]
@@ -157,7 +162,7 @@ def test_nothing_and_what_lies_otherwise_are_taken(isa: str) -> None:
 
 def test_gradients_of_gradients_are_refused(isa: str) -> None:
     x, y, gain, bias = case((4, 6), torch.float32)
-    for one in (residual(x, y, 26), residual_norm(x, y, 26, gain, bias, 1e-5)):
+    for one in (residual(x, y, 26), normed(x, y, gain, bias)):
         assert one is not None
         with pytest.raises(RegardError, match="no gradients of gradients"):
             torch.autograd.grad(one.square().sum(), x, create_graph=True)
@@ -169,7 +174,7 @@ def test_what_is_not_for_the_kernel_is_left_to_pytorch(
     x, y, gain, bias = (tensor.detach() for tensor in case((4, 6), torch.float32))
     assert residual(x.double(), y.double(), 26) is None
     assert residual(x.to("meta"), y.to("meta"), 26) is None
-    assert residual_norm(x, y, 26, gain.double(), bias.double(), 1e-5) is None
+    assert residual_norm(x, y, 26, Affine(gain.double(), bias.double(), 1e-5)) is None
     monkeypatch.setenv("REGARD_KERNELS", "off")
     assert residual(x, y, 26) is None
 
@@ -194,7 +199,7 @@ def test_layers_use_it_in_training_alone(
     x, y, *_ = case((4, 9, 32), torch.float32)
     dropout = Dropout(0.1).eval()
     assert torch.equal(add(x, y, dropout), x + y)
-    assert torch.equal(add_and_norm(x, y, dropout, norm), norm(x + y))
+    assert torch.equal(add_and_norm(x, y, dropout, norm)[0], norm(x + y))
     calls = []
     monkeypatch.setattr(kernel, "_seed", lambda: calls.append(1) or 77)
     factor = residual(torch.zeros(4, 9, 32), torch.ones(4, 9, 32), 26)
@@ -202,6 +207,6 @@ def test_layers_use_it_in_training_alone(
     dropout.train()
     torch.testing.assert_close(add(x, y, dropout), x + y * factor)
     assert len(calls) == 1
-    out = add_and_norm(x, y, dropout, norm)
+    out, _ = add_and_norm(x, y, dropout, norm)
     torch.testing.assert_close(out, norm(x + y * factor))
     assert len(calls) == 2

@@ -1,11 +1,11 @@
-"""`x + dropout(y)`, alone or with the layer norm after it, in one pass forward and one backward.
+"""`x + dropout(y)`, its layer norm, and either alone, in one pass forward and one backward.
 
 What is dropped is not stored: it follows from a seed, drawn from PyTorch's generator, and the place
 of an element, and is worked out again in the backward pass.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import torch
 
@@ -25,26 +25,77 @@ def residual(
     return cast(Callable[..., Tensor], _Residual.apply)(x, y, dropped, _seed())
 
 
+class Affine(NamedTuple):
+    """A layer norm's gain, bias and epsilon."""
+
+    weight_d: Float[Tensor, " d"]
+    bias_d: Float[Tensor, " d"]
+    epsilon: float
+
+
+# What is added to next, and what goes into the next sublayer.
+Branched = tuple[Float[Tensor, "*places d"], Float[Tensor, "*places d"]]
+
+
 def residual_norm(
     x: Float[Tensor, "*places d"],
     y: Float[Tensor, "*places d"],
     dropped: int,
-    weight_d: Float[Tensor, " d"],
-    bias_d: Float[Tensor, " d"],
-    epsilon: float,
-) -> Float[Tensor, "*places d"] | None:
-    """The layer norm of `residual`; None where it isn't for this."""
-    vectors = (weight_d, bias_d)
-    fits = all(v.dtype == torch.float32 and v.shape == x.shape[-1:] for v in vectors)
-    if not fits or not _fits(x, y, dropped) or not wanted_for(x, y, weight_d, bias_d):
+    affine: Affine,
+    *,
+    norm_first: bool = False,
+    narrow: bool = False,
+) -> Branched | None:
+    """The layer norm of `residual`, twice; None where it isn't for this.
+
+    Args:
+        x: what is added to.
+        y: what is added.
+        dropped: how many in 256 of it are dropped.
+        affine: the norm.
+        norm_first: the first of the two is the sum itself.
+        narrow: the second of the two is in bfloat16, rounded as a cast of it would be.
+    """
+    if not _fits(x, y, dropped) or not _fits_norm(x, affine):
         return None
-    apply = cast(Callable[..., Tensor], _ResidualNorm.apply)
-    return apply(x, y, dropped, _seed(), weight_d, bias_d, epsilon)
+    if not wanted_for(x, y, affine.weight_d, affine.bias_d):
+        return None
+    return _both(x, y, dropped, _seed(), affine, norm_first, narrow)
+
+
+def norm(x: Float[Tensor, "*places d"], affine: Affine, *, narrow: bool) -> Branched | None:
+    """`x` and its layer norm, in bfloat16 if `narrow`; None where it isn't for this.
+
+    The slopes of the two are added in the pass that takes them back through the norm.
+    """
+    fits = x.dtype == torch.float32 and x.ndim > 0 and x.shape[-1] > 0 and _fits_norm(x, affine)
+    if not fits or not wanted_for(x, affine.weight_d, affine.bias_d):
+        return None
+    return _both(x, None, 0, 0, affine, True, narrow)
+
+
+def _both(
+    x: Tensor,
+    y: Tensor | None,
+    dropped: int,
+    seed: int,
+    affine: Affine,
+    norm_first: bool,
+    narrow: bool,
+) -> Branched:
+    apply = cast(Callable[..., tuple[Tensor, Tensor | None]], _Norm.apply)
+    first, second = apply(x, y, dropped, seed, *affine, norm_first, narrow)
+    return first, first if second is None else second
 
 
 def _fits(x: Tensor, y: Tensor, dropped: int) -> bool:
     kinds = x.dtype == torch.float32 and y.dtype in _NARROW
     return kinds and x.shape == y.shape and x.ndim > 0 and x.shape[-1] > 0 and 0 <= dropped < 256
+
+
+def _fits_norm(x: Tensor, affine: Affine) -> bool:
+    vectors = affine[:2]
+    return all(v.dtype == torch.float32 and v.shape == x.shape[-1:] for v in vectors)
 
 
 def _seed() -> int:
@@ -67,7 +118,16 @@ class _Residual(torch.autograd.Function):
         seed: int,
     ) -> Tensor:
         ctx.dropped, ctx.seed, ctx.kind = dropped, seed, y.dtype
-        out, _, _, _ = _forward(x, y, dropped, seed, None)
+        x, y = x.contiguous(), y.contiguous()
+        out = torch.empty_like(x)
+        module().residual(
+            _rows(x),
+            x.shape[-1],
+            *(x.data_ptr(), y.data_ptr(), y.dtype == torch.bfloat16),
+            *(seed, dropped, out.data_ptr()),
+            *(0, 0, 0, 0, 0.0, 0, 0),
+            *team(),
+        )
         return out
 
     @staticmethod
@@ -83,90 +143,77 @@ class _Residual(torch.autograd.Function):
             ctx.seed,
             ctx.dropped,
             for_y.data_ptr(),
-            *(0, 0, 0, 0, 0, 0),
+            *(0, 0, 0, 0, 0, 0, 0, 0),
             *team(),
         )
         return slopes, for_y, None, None
 
 
-class _ResidualNorm(torch.autograd.Function):
-    """The layer norm of `x + dropout(y)`."""
+class _Norm(torch.autograd.Function):
+    """The layer norm of `x + dropout(y)` or of `x`."""
 
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401 - torch's context has no public type
         x: Tensor,
-        y: Tensor,
+        y: Tensor | None,
         dropped: int,
         seed: int,
         weight_d: Tensor,
         bias_d: Tensor,
         epsilon: float,
-    ) -> Tensor:
-        ctx.dropped, ctx.seed, ctx.kind = dropped, seed, y.dtype
-        weight_d = weight_d.contiguous()
-        norm = (weight_d, bias_d.contiguous(), epsilon)
-        added, out, mean_n, inverse_n = _forward(x, y, dropped, seed, norm)
+        norm_first: bool,
+        narrow: bool,
+    ) -> tuple[Tensor | None, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.dropped, ctx.seed, ctx.kind = dropped, seed, None if y is None else y.dtype
+        ctx.norm_first, ctx.narrow = norm_first, narrow
+        given, weight_d, bias_d = x.contiguous(), weight_d.contiguous(), bias_d.contiguous()
+        y = None if y is None else y.contiguous()
+        added = given if y is None else torch.empty_like(given)
+        wide = None if norm_first and narrow else torch.empty_like(given)
+        halved = torch.empty_like(given, dtype=torch.bfloat16) if narrow else None
+        mean_n, inverse_n = torch.empty(2, _rows(given))
+        module().residual(
+            _rows(given),
+            given.shape[-1],
+            *(given.data_ptr(), _address(y), ctx.kind == torch.bfloat16),
+            *(seed, dropped, added.data_ptr()),
+            *(_address(wide), _address(halved), weight_d.data_ptr(), bias_d.data_ptr()),
+            *(epsilon, mean_n.data_ptr(), inverse_n.data_ptr()),
+            *team(),
+        )
         ctx.save_for_backward(added, mean_n, inverse_n, weight_d)
-        return cast(Tensor, out)
+        if not norm_first:
+            return wide, halved
+        return x if y is None else added, halved if narrow else wide
 
     @staticmethod
-    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, *slopes: Tensor | None) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         refuse_second_gradients("the residual kernel")
         added, mean_n, inverse_n, weight_d = ctx.saved_tensors
-        slopes = slopes.contiguous()
-        rows, d = _rows(slopes), slopes.shape[-1]
+        first, second = (None if x is None else x.contiguous() for x in slopes)
+        of_sum, wide = (first, None) if ctx.norm_first else (None, first)
+        wide, halved = (wide, second) if ctx.narrow else (second if ctx.norm_first else wide, None)
+        if wide is None and halved is None:  # nobody read the norm
+            wide = torch.zeros_like(added)
+        rows, d = _rows(added), added.shape[-1]
         for_x = torch.empty_like(added)
-        for_y = torch.empty_like(added, dtype=ctx.kind)
+        for_y = None if ctx.kind is None else torch.empty_like(added, dtype=ctx.kind)
         blocks = -(-rows // module().RESIDUAL_ROWS)
         sums = torch.empty(blocks + 1, 2, d)
         module().residual_slopes(
             rows,
             d,
-            slopes.data_ptr(),
-            ctx.kind == torch.bfloat16,
-            ctx.seed,
-            ctx.dropped,
-            for_y.data_ptr(),
-            weight_d.data_ptr(),
-            added.data_ptr(),
-            mean_n.data_ptr(),
-            inverse_n.data_ptr(),
-            for_x.data_ptr(),
-            sums.data_ptr(),
+            *(_address(of_sum), ctx.kind == torch.bfloat16),
+            *(ctx.seed, ctx.dropped, _address(for_y)),
+            *(x.data_ptr() for x in (weight_d, added, mean_n, inverse_n)),
+            *(_address(wide), _address(halved), for_x.data_ptr(), sums.data_ptr()),
             *team(),
         )
         for_weight, for_bias = sums[-1].clone()
-        return for_x, for_y, None, None, for_weight, for_bias, None
+        return for_x, for_y, None, None, for_weight, for_bias, None, None, None
 
 
-def _forward(
-    x: Tensor,
-    y: Tensor,
-    dropped: int,
-    seed: int,
-    norm: tuple[Tensor, Tensor, float] | None,
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """The sum and its norm, with the mean and the inverse deviation of each row."""
-    x, y = x.contiguous(), y.contiguous()
-    rows = _rows(x)
-    vectors = (None, None) if norm is None else norm[:2]
-    added = torch.empty_like(x)
-    out = None if norm is None else torch.empty_like(x)
-    mean_n, inverse_n = torch.empty(2, 0 if norm is None else rows)
-    module().residual(
-        rows,
-        x.shape[-1],
-        x.data_ptr(),
-        y.data_ptr(),
-        y.dtype == torch.bfloat16,
-        seed,
-        dropped,
-        added.data_ptr(),
-        *(0 if tensor is None else tensor.data_ptr() for tensor in (out, *vectors)),
-        0.0 if norm is None else norm[2],
-        mean_n.data_ptr(),
-        inverse_n.data_ptr(),
-        *team(),
-    )
-    return added, out, mean_n, inverse_n
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()

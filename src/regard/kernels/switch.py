@@ -32,6 +32,15 @@ def plain_on_cpu(*tensors: Tensor | None) -> bool:
     )
 
 
+def trains_in_bfloat16() -> bool:
+    """Whether gradients are taken, and a CPU's products are in bfloat16 by an autocast."""
+    return (
+        torch.is_grad_enabled()
+        and torch.is_autocast_enabled("cpu")
+        and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    )
+
+
 def transformed() -> bool:
     """Whether `torch.func` or forward-mode differentiation is at work."""
     active: bool = torch._C._are_functorch_transforms_active()

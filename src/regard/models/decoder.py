@@ -18,7 +18,7 @@ from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
 from regard.nn.positions import LearnedPositions
-from regard.nn.residual import add, add_and_norm
+from regard.nn.residual import add, add_and_norm, add_then_norm_for, norm_for
 from regard.shapes import Bool, Float, Int, Tensor
 
 _STD = 0.02
@@ -44,12 +44,14 @@ class LanguageModelLayer(nn.Module):
     ) -> Float[Tensor, "b t d"]:
         """One layer over the places of `span`, all of them or, with `past`, the next few."""
         attend = partial(self.self_attention, span=span, past=past)
+        dropout, feed = self.dropout, self.feed_forward
         if self.norm_first:
-            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
-            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
+            x, inner = norm_for(x, self.self_attention_norm, self.self_attention)
+            x, inner = add_then_norm_for(x, attend(inner), dropout, self.feed_forward_norm, feed)
+            x = add(x, feed(inner), dropout)
         else:
-            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
-            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
+            x, inner = add_and_norm(x, attend(x), dropout, self.self_attention_norm, feed)
+            x, _ = add_and_norm(x, feed(inner), dropout, self.feed_forward_norm)
         return x
 
 

@@ -15,7 +15,7 @@ from regard.nn.dropout import Dropout
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
-from regard.nn.residual import add, add_and_norm
+from regard.nn.residual import add, add_and_norm, add_then_norm_for, norm_for
 from regard.shapes import Bool, Float, Int, Tensor
 
 Pooling = Literal["mean", "cls"]
@@ -41,12 +41,14 @@ class TextEncoderLayer(nn.Module):
     def forward(self, x: Float[Tensor, "b s d"], span: Span) -> Float[Tensor, "b s d"]:
         """One layer over the places of `span`."""
         attend = partial(self.self_attention, span=span)
+        dropout, feed = self.dropout, self.feed_forward
         if self.norm_first:
-            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
-            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
+            x, inner = norm_for(x, self.self_attention_norm, self.self_attention)
+            x, inner = add_then_norm_for(x, attend(inner), dropout, self.feed_forward_norm, feed)
+            x = add(x, feed(inner), dropout)
         else:
-            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
-            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
+            x, inner = add_and_norm(x, attend(x), dropout, self.self_attention_norm, feed)
+            x, _ = add_and_norm(x, feed(inner), dropout, self.feed_forward_norm)
         return x
 
 

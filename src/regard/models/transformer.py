@@ -20,7 +20,7 @@ from regard.nn.masks import memory_sight
 from regard.nn.mixers.config import MixerConfig
 from regard.nn.mixers.span import Span
 from regard.nn.norms import build_norm
-from regard.nn.residual import add, add_and_norm
+from regard.nn.residual import add, add_and_norm, add_then_norm_for, norm_for
 from regard.shapes import Bool, Float, Int, Tensor
 
 
@@ -42,12 +42,14 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Float[Tensor, "b s d"], span: Span) -> Float[Tensor, "b s d"]:
         """One layer of the encoder over the places of `span`."""
         attend = partial(self.self_attention, span=span)
+        dropout, feed = self.dropout, self.feed_forward
         if self.norm_first:
-            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
-            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
+            x, inner = norm_for(x, self.self_attention_norm, self.self_attention)
+            x, inner = add_then_norm_for(x, attend(inner), dropout, self.feed_forward_norm, feed)
+            x = add(x, feed(inner), dropout)
         else:
-            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
-            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
+            x, inner = add_and_norm(x, attend(x), dropout, self.self_attention_norm, feed)
+            x, _ = add_and_norm(x, feed(inner), dropout, self.feed_forward_norm)
         return x
 
 
@@ -91,16 +93,20 @@ class DecoderLayer(nn.Module):
         """
         attend = partial(self.self_attention, span=span, past=past)
         cross = partial(self.cross_attention.cross, sight=memory_sight, record=record)
+        dropout, crossing, feed = self.dropout, self.cross_attention, self.feed_forward
         if self.norm_first:
-            x = add(x, attend(self.self_attention_norm(x)), self.dropout)
-            x = add(x, cross(self.cross_attention_norm(x), memory, memory_mask), self.dropout)
-            x = add(x, self.feed_forward(self.feed_forward_norm(x)), self.dropout)
-        else:
-            x = add_and_norm(x, attend(x), self.dropout, self.self_attention_norm)
-            x = add_and_norm(
-                x, cross(x, memory, memory_mask), self.dropout, self.cross_attention_norm
+            x, inner = norm_for(x, self.self_attention_norm, self.self_attention)
+            x, inner = add_then_norm_for(
+                x, attend(inner), dropout, self.cross_attention_norm, crossing
             )
-            x = add_and_norm(x, self.feed_forward(x), self.dropout, self.feed_forward_norm)
+            y = cross(inner, memory, memory_mask)
+            x, inner = add_then_norm_for(x, y, dropout, self.feed_forward_norm, feed)
+            x = add(x, feed(inner), dropout)
+        else:
+            x, inner = add_and_norm(x, attend(x), dropout, self.self_attention_norm, crossing)
+            y = cross(inner, memory, memory_mask)
+            x, inner = add_and_norm(x, y, dropout, self.cross_attention_norm, feed)
+            x, _ = add_and_norm(x, feed(inner), dropout, self.feed_forward_norm)
         return x
 
     def new_past(self) -> Past:

@@ -5,9 +5,11 @@ from typing import assert_never
 from torch import nn
 from torch.nn import functional
 
+from regard.kernels.biases import linear_relu
 from regard.kernels.products import Linear
 from regard.nn.config import FeedForwardKind, GatedActivation, PlainActivation
 from regard.nn.dropout import Dropout
+from regard.nn.hooks import is_watched
 from regard.shapes import Float, Tensor
 
 
@@ -56,9 +58,14 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*places d"]) -> Float[Tensor, "*places d"]:
         """Each vector by itself through the two layers."""
-        inner = activate(self.input(x), self.activation)
-        y: Tensor = self.output(self.dropout(inner))
+        y: Tensor = self.output(self.dropout(self._inner(x)))
         return y
+
+    def _inner(self, x: Tensor) -> Tensor:
+        inner = None
+        if self.activation == "relu" and type(self.input) is Linear and not is_watched(self.input):
+            inner = linear_relu(x, self.input.weight, self.input.bias)
+        return activate(self.input(x), self.activation) if inner is None else inner
 
 
 # What acts on the gate of each gated kind.

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t kLossRows = 4;  // shared out at a time; a row of logits is long
 constexpr std::int64_t kResidualRows = 32;
+constexpr std::int64_t kBiasRows = 128;
 
 template <class Rows>
 void in_blocks(const Team& team, std::int64_t rows, std::int64_t each, Rows&& work) {
@@ -33,54 +34,89 @@ void loss(Address logits, bool half, std::int64_t rows, std::int64_t columns, Ad
 }
 
 void residual(std::int64_t rows, std::int64_t columns, Address x, Address y, bool half,
-              std::uint64_t seed, unsigned dropped, Address sum, Address normed, Address weight,
-              Address bias, float epsilon, Address mean, Address inverse, Address parallel,
-              unsigned threads) {
-  const Residual call{columns,           at<const float>(x),    at<const void>(y),
-                      seed,              dropped,               at<float>(sum),
-                      at<float>(normed), at<const float>(weight), at<const float>(bias),
-                      epsilon,           at<float>(mean),       at<float>(inverse)};
+              std::uint64_t seed, unsigned dropped, Address sum, Address normed, Address narrow,
+              Address weight, Address bias, float epsilon, Address mean, Address inverse,
+              Address parallel, unsigned threads) {
+  const Residual call{columns,
+                      at<const float>(x),
+                      at<const void>(y),
+                      seed,
+                      dropped,
+                      at<float>(sum),
+                      at<float>(normed),
+                      at<unsigned short>(narrow),
+                      at<const float>(weight),
+                      at<const float>(bias),
+                      epsilon,
+                      at<float>(mean),
+                      at<float>(inverse)};
   const auto kernel = kernels().residual[half];
   in_blocks(team(parallel, threads), rows, kResidualRows,
             [&](std::int64_t begin, std::int64_t end) { kernel(call, begin, end); });
 }
 
+// The sums of blocks of rows, in one: each block has a row of `sums`, and the last is for all.
+template <class Block>
+void in_blocks_with_sums(const Team& team, std::int64_t rows, std::int64_t each, float* sums,
+                         std::int64_t width, Block&& work) {
+  in_blocks(team, rows, each, [&](std::int64_t begin, std::int64_t end) {
+    float* const mine = sums + begin / each * width;
+    std::fill_n(mine, width, 0.0f);
+    work(begin, end, mine);
+  });
+  const std::int64_t blocks = (rows + each - 1) / each;
+  float* const total = sums + blocks * width;
+  std::fill_n(total, width, 0.0f);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    for (std::int64_t i = 0; i < width; ++i) total[i] += sums[block * width + i];
+  }
+}
+
 // `sums` are two rows, of the slopes of weight and bias, for each block and then for all.
 void residual_slopes(std::int64_t rows, std::int64_t columns, Address slopes, bool half,
                      std::uint64_t seed, unsigned dropped, Address for_y, Address weight,
-                     Address sum, Address mean, Address inverse, Address for_x, Address sums,
-                     Address parallel, unsigned threads) {
-  ResidualSlopes call{columns,
-                      at<const float>(slopes),
-                      seed,
-                      dropped,
-                      at<void>(for_y),
-                      at<const float>(weight),
-                      at<const float>(sum),
-                      at<const float>(mean),
-                      at<const float>(inverse),
-                      at<float>(for_x),
-                      nullptr,
-                      nullptr};
+                     Address sum, Address mean, Address inverse, Address normed, Address narrow,
+                     Address for_x, Address sums, Address parallel, unsigned threads) {
+  const ResidualSlopes call{columns,
+                            at<const float>(slopes),
+                            seed,
+                            dropped,
+                            at<void>(for_y),
+                            at<const float>(weight),
+                            at<const float>(sum),
+                            at<const float>(mean),
+                            at<const float>(inverse),
+                            at<const float>(normed),
+                            at<const unsigned short>(narrow),
+                            at<float>(for_x),
+                            nullptr,
+                            nullptr};
   const auto kernel = kernels().residual_slopes[half];
-  float* const parts = at<float>(sums);
-  in_blocks(team(parallel, threads), rows, kResidualRows,
-            [&](std::int64_t begin, std::int64_t end) {
-              ResidualSlopes mine = call;
-              if (parts != nullptr) {
-                mine.for_weight = parts + begin / kResidualRows * 2 * columns;
-                mine.for_bias = mine.for_weight + columns;
-                std::fill_n(mine.for_weight, 2 * columns, 0.0f);
-              }
-              kernel(mine, begin, end);
-            });
-  if (parts == nullptr) return;
-  const std::int64_t blocks = (rows + kResidualRows - 1) / kResidualRows;
-  float* const total = parts + blocks * 2 * columns;
-  std::fill_n(total, 2 * columns, 0.0f);
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    for (std::int64_t i = 0; i < 2 * columns; ++i) total[i] += parts[block * 2 * columns + i];
+  if (call.weight == nullptr) {
+    in_blocks(team(parallel, threads), rows, kResidualRows,
+              [&](std::int64_t begin, std::int64_t end) { kernel(call, begin, end); });
+    return;
   }
+  in_blocks_with_sums(team(parallel, threads), rows, kResidualRows, at<float>(sums), 2 * columns,
+                      [&](std::int64_t begin, std::int64_t end, float* here) {
+                        ResidualSlopes mine = call;
+                        mine.for_weight = here;
+                        mine.for_bias = here + columns;
+                        kernel(mine, begin, end);
+                      });
+}
+
+void bias_slopes(std::int64_t rows, std::int64_t columns, Address slopes, Address out,
+                 Address for_in, Address sums, Address parallel, unsigned threads) {
+  const BiasSlopes call{columns, at<const unsigned short>(slopes),
+                        at<const unsigned short>(out), at<unsigned short>(for_in), nullptr};
+  const auto kernel = kernels().bias_slopes;
+  in_blocks_with_sums(team(parallel, threads), rows, kBiasRows, at<float>(sums), columns,
+                      [&](std::int64_t begin, std::int64_t end, float* here) {
+                        BiasSlopes mine = call;
+                        mine.for_bias = here;
+                        kernel(mine, begin, end);
+                      });
 }
 
 }  // namespace
@@ -103,5 +139,7 @@ PYBIND11_MODULE(_native, module) {
   module.def("loss", &loss, Released());
   module.def("residual", &residual, Released());
   module.def("residual_slopes", &residual_slopes, Released());
+  module.attr("BIAS_ROWS") = kBiasRows;
+  module.def("bias_slopes", &bias_slopes, Released());
   bind_attention(module);
 }

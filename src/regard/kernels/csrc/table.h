@@ -25,12 +25,13 @@ struct Loss {
 struct Residual {
   std::int64_t columns;
   const float* x;
-  const void* y;
+  const void* y;  // null where nothing is added, and x is the sum
   std::uint64_t seed;
   unsigned dropped;  // of 256
   float* sum;
-  // Null where no norm is wanted.
+  // The norm, and the same as bfloat16; each null where it is not wanted.
   float* normed;
+  unsigned short* narrow;
   const float* weight;
   const float* bias;
   float epsilon;
@@ -38,21 +39,33 @@ struct Residual {
   float* inverse;  // one by the deviation of each row
 };
 
-// What the slopes of `sum` or, with a weight, of `normed` make of those of x and y.
+// What the slopes of `sum` and, with a weight, of its norm make of those of x and y.
 struct ResidualSlopes {
   std::int64_t columns;
-  const float* slopes;
+  const float* slopes;  // of the sum; with a norm they may be null
   std::uint64_t seed;
   unsigned dropped;
-  void* for_y;
+  void* for_y;  // null where there was no y
   // As above; null where there was no norm.
   const float* weight;
   const float* sum;
   const float* mean;
   const float* inverse;
+  const float* normed;  // the slopes of it and of the narrow one: either is null, or none
+  const unsigned short* narrow;
   float* for_x;
   float* for_weight;  // added to
   float* for_bias;    // added to
+};
+
+// What the slopes of a ReLU after a linear layer, bfloat16, make of those of what went in, and of
+// the layer's bias, whose slopes are their sums over rows.
+struct BiasSlopes {
+  std::int64_t columns;
+  const unsigned short* slopes;
+  const unsigned short* out;  // what the ReLU made
+  unsigned short* for_in;
+  float* for_bias;  // added to
 };
 
 // Vectors by row of the batch, head and place; their numbers lie side by side.
@@ -90,6 +103,7 @@ struct Kernels {
   void (*loss[2])(const Loss&, std::int64_t begin, std::int64_t end);
   void (*residual[2])(const Residual&, std::int64_t begin, std::int64_t end);
   void (*residual_slopes[2])(const ResidualSlopes&, std::int64_t begin, std::int64_t end);
+  void (*bias_slopes)(const BiasSlopes&, std::int64_t begin, std::int64_t end);
   // Of rows and heads of keys in one; `scratch` is the thread's own.
   void (*attention)(const Attention&, std::int64_t begin, std::int64_t end, float* scratch);
   void (*attention_slopes)(const Attention&, std::int64_t begin, std::int64_t end, float* scratch);
