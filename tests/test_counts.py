@@ -46,6 +46,7 @@ NEVER_ONE = {
     "parameters",
     "the last {last} checkpoints is no model",
     "at most {MOST_LAYERS} layers",
+    " encoder and {model.decoder_layers} decoder layers",
     "{layers} layers, the first ",
     "{far.name} more layers",
     "{duration(",

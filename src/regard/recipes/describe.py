@@ -209,8 +209,7 @@ def _mixing(model: ModelConfig) -> str:
 
 def _layers(model: ModelConfig) -> str:
     if isinstance(model, TransformerConfig):
-        decoder = counted(model.decoder_layers, "decoder layer")
-        return f"{model.encoder_layers} encoder and {decoder}"
+        return f"{model.encoder_layers} encoder and {model.decoder_layers} decoder layers"
     return counted(model.num_layers, "layer")
 
 
