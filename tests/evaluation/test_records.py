@@ -36,7 +36,9 @@ def test_a_file_torn_at_any_byte_gives_its_whole_lines_and_says_so(tmp_path: Pat
         found = read_metrics(path, said.append)
         assert len(found) == data[:length].count(b"\n")
         torn = length - (len(lines[0]) if found else 0)
-        what = f"{path}: the last line was torn by a crash and is left out ({counted(torn, 'byte')})"
+        what = (
+            f"{path}: the last line was torn by a crash and is left out ({counted(torn, 'byte')})"
+        )
         assert said == ([what] if torn else [])
 
 
