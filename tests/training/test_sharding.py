@@ -133,7 +133,8 @@ def test_in_bfloat16_cut_weights_are_trained_as_whole_ones_are(kind: str) -> Non
     for one in together(2, work):
         assert isinstance(one, list), one
         cut, replicated = one
-        # Gradients are summed in another order: a weight, or a slope that is truly 0, rounds otherwise.
+        # Gradients are summed in another order: a weight, or a slope that is truly 0, rounds
+        # otherwise.
         assert_close(cut, replicated, within=1e-4)
         assert cut["losses"] == pytest.approx(alone["losses"], rel=1e-2)
 
