@@ -91,6 +91,14 @@ KINDS = {
     }.items()
 }
 
+# What is known by what it is done for.
+OWN = {
+    "optimizer": ("Optimizer.",),
+    "the loss": ("_LinearCrossEntropy",),
+    "attention kernel": ("_Attention",),
+    "dropout, residual, norm kernels": ("_Residual", "_Norm"),
+}
+
 Step = Callable[[Batch], None]
 
 
@@ -204,7 +212,7 @@ def kind_of(event: Any) -> str:  # noqa: ANN401 - torch's have no public type
         names.append(above.name)
         above = above.cpu_parent
     backward = any(name.startswith("autograd::engine") for name in names)
-    for kind, marks in (("optimizer", ("Optimizer.",)), ("the loss", ("_LinearCrossEntropy",))):
+    for kind, marks in OWN.items():
         if any(mark in name for mark in marks for name in names):
             return f"products of {kind}" if event.name in PRODUCTS else kind
     if event.name in PRODUCTS:
@@ -233,7 +241,7 @@ def profile(name: str, options: argparse.Namespace, folder: Path) -> None:
             times[kind_of(event)] += event.self_cpu_time_total
         print(f"\n{name} {kind}: {each:,.0f} ms a step while profiled")
         for work, spent in times.most_common():
-            print(f"{work:24}{100 * spent / times.total():6.1f} %")
+            print(f"{work:34}{100 * spent / times.total():6.1f} %")
 
 
 def peak_memory(name: str, which: str, options: argparse.Namespace, folder: Path) -> float:
