@@ -25,6 +25,15 @@ def test_without_the_extension_the_doctor_says_why(monkeypatch: pytest.MonkeyPat
     assert "training kernels  none: they were not built" in doctor.format_findings(findings)
 
 
+def test_an_extension_of_other_sources_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.absence():
+        pytest.skip("no native kernels")
+    monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
+    assert native._load.__wrapped__() == (
+        "they were built from other sources; build the package anew"
+    )
+
+
 def test_the_doctor_says_what_they_run_on(isa: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.examine(measure=False)["kernels"] == isa
     assert products.summary() in {"oneDNN", "PyTorch's choice"}

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -14,6 +14,9 @@ from regard.errors import RegardError
 from regard.kernels.switch import plain_on_cpu, switched_on
 from regard.shapes import Tensor
 
+# Another number for each change of what the extension's functions take. One that was built in a
+# source tree stays there when the sources go on.
+INTERFACE: Final = 2
 _ABSENT = Path(__file__).with_name("absent.txt")  # what setup.py writes instead of the extension
 
 
@@ -23,6 +26,8 @@ def _load() -> ModuleType | str:
     try:
         module = import_module("regard.kernels._native")
         module.isa()
+        if getattr(module, "INTERFACE", 1) != INTERFACE:
+            return "they were built from other sources; build the package anew"
         if "avx2" not in module.isas():  # plain C++ was measured slower than PyTorch
             return "they are for x86 processors with AVX2 or AVX-512"
     except ValueError as error:  # REGARD_ISA asks for what is not there

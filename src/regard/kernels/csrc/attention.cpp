@@ -100,7 +100,6 @@ void attention_slopes(bool narrow, const Sizes& sizes, float scale, const Sight&
 void bind_attention(py::module_& module) {
   using Released = py::call_guard<py::gil_scoped_release>;
   module.attr("ATTENTION_BLOCK") = kAttentionBlock;
-  module.attr("ATTENTION_TYPES") = 2;
   module.def("attention_scratch", &scratch);
   module.def("attention", &attention, Released());
   module.def("attention_slopes", &attention_slopes, Released());

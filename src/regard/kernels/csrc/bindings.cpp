@@ -126,6 +126,7 @@ void bias_slopes(std::int64_t rows, std::int64_t columns, Address slopes, Addres
 PYBIND11_MODULE(_native, module) {
   using namespace regard;
   using Released = py::call_guard<py::gil_scoped_release>;
+  module.attr("INTERFACE") = 2;  // as native.py says
   module.def("isa", [] { return name_of(active_isa()); });
   module.def("isas", [] {
     py::list there;
