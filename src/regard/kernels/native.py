@@ -26,21 +26,26 @@ def _load() -> ModuleType | str:
     try:
         module = import_module("regard.kernels._native")
         module.isa()
-        if getattr(module, "INTERFACE", 1) != INTERFACE:
-            return "they were built from other sources; build the package anew"
-        if "avx2" not in module.isas():  # plain C++ was measured slower than PyTorch
-            return "they are for x86 processors with AVX2 or AVX-512"
     except ValueError as error:  # REGARD_ISA asks for what is not there
         return str(error)
     except ImportError as error:
         if any(_ABSENT.parent.glob("_native.*")) and not isinstance(error, ModuleNotFoundError):
             return f"they can't be loaded: {error}"
     else:
-        return module
+        return _unfitness(module) or module
     try:
         return f"they could not be built: {_ABSENT.read_text(encoding='utf-8').strip()}"
     except OSError:
         return "they were not built"
+
+
+def _unfitness(module: ModuleType) -> str:
+    """Why the extension is not for this version or this processor; an empty string if it is."""
+    if getattr(module, "INTERFACE", 1) != INTERFACE:
+        return "they were built from other sources; build the package anew"
+    if "avx2" not in module.isas():  # plain C++ was measured slower than PyTorch
+        return "they are for x86 processors with AVX2 or AVX-512"
+    return ""
 
 
 def absence() -> str:
