@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from types import FrameType
 
 # The terminal is gone. It comes twice: from the system, and from the shell, to all that it started.
-HANG_UP = signal.SIGHUP
+# Windows has none.
+HANG_UP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 
 
 def answered() -> tuple[signal.Signals, ...]:
     """The signals to take over; a hang-up that is ignored, as by nohup, stays so."""
-    ignored = signal.getsignal(HANG_UP) is signal.SIG_IGN
-    return (signal.SIGINT, signal.SIGTERM, *(() if ignored else (HANG_UP,)))
+    both = (signal.SIGINT, signal.SIGTERM)
+    if HANG_UP is None or signal.getsignal(HANG_UP) is signal.SIG_IGN:
+        return both
+    return (*both, HANG_UP)
 
 
 class Ending:

@@ -12,6 +12,7 @@ from training.conftest import Trained
 from training.digits import measured
 from training.records import read_metrics
 
+from regard import signals
 from regard.errors import Interrupted
 from regard.training.interrupts import Interrupts
 from regard.training.losses import translation_loss
@@ -190,6 +191,13 @@ def test_a_second_signal_says_which_checkpoint_is_kept_and_how_to_go_on(tmp_path
         "\nregard: left at once; the checkpoint of step 1 is kept, to go on from by "
         f"regard train '{path}' --resume\n"
     )
+
+
+def test_where_a_system_has_no_hang_up_the_other_signals_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signals, "HANG_UP", None)
+    assert signals.answered() == (signal.SIGINT, signal.SIGTERM)
 
 
 def test_a_hang_up_is_no_second_signal_and_none_at_all_where_it_is_ignored(
