@@ -56,12 +56,22 @@ class ModelError(RegardError):
     """A model cannot honour what is asked of it: a length, a vocabulary, a kind of attention."""
 
 
+class NotFiniteError(ModelError):
+    """What a model answers is not a number, or infinite: it is damaged, or diverged in training."""
+
+    def __init__(self, *, infinite: bool = False) -> None:
+        super().__init__(
+            "the model's output is not a number (NaN)" + (", or infinite" if infinite else ""),
+            hint="its weights are damaged, or it diverged in training",
+        )
+
+
 class CheckpointError(RegardError):
     """A checkpoint from elsewhere is missing, damaged, or holds what no model here can honour."""
 
 
 class DivergenceError(RegardError):
-    """Training met a loss or gradient that is not a finite number."""
+    """Training met a loss, a gradient or an answer of its model that is not a finite number."""
 
 
 class ElsewhereError(RegardError):

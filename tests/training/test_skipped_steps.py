@@ -10,7 +10,7 @@ from training.conftest import Trained
 from training.digits import DigitBatches, measured, settings, tiny_model
 from training.records import read_metrics
 
-from regard.errors import DivergenceError, ModelError
+from regard.errors import DivergenceError, ModelError, NotFiniteError
 from regard.training.feed import Feed
 from regard.training.losses import LossSums, translation_loss
 from regard.training.progress import SilentReporter
@@ -178,12 +178,48 @@ def test_a_model_that_answers_with_nan_where_its_last_step_was_skipped_has_diver
     train: Callable[..., Trained],
 ) -> None:
     def validate(model: torch.nn.Module) -> Validation:
-        raise ModelError("the model's output is not a number (NaN)")
+        raise NotFiniteError
 
     with pytest.raises(DivergenceError, match="the loss is nan at step 4"):
         train("run", options={"loss": broken_loss("loss", 4), "validate": validate})
-    with pytest.raises(ModelError):
-        train("other", options={"validate": validate})
+
+
+def test_a_model_that_answers_with_nan_though_its_losses_are_finite_has_diverged(
+    train: Callable[..., Trained], tmp_path: Path
+) -> None:
+    def validate(model: torch.nn.Module) -> Validation:
+        raise NotFiniteError
+
+    with pytest.raises(DivergenceError) as stopped:
+        train("run", options={"validate": validate})
+    said, path = str(stopped.value), tmp_path / "run"
+    assert said.startswith(
+        "training: the validation after step 4: the model's output is not a number (NaN)\n"
+        f"  The newest checkpoint, {path}"
+    )
+    assert said.endswith("Try a lower learning rate, a longer warm-up, or training.clip_norm = 1.")
+    last = read_metrics(path / "metrics.jsonl")[-1]
+    assert (last["event"], last["reason"], last["step"]) == ("stop", "diverged", 4)
+
+
+def test_a_model_that_cannot_be_measured_for_another_reason_has_not_diverged(
+    train: Callable[..., Trained],
+) -> None:
+    def validate(model: torch.nn.Module) -> Validation:
+        raise ModelError("a text is too long for it")
+
+    with pytest.raises(ModelError, match="too long"):
+        train("run", options={"validate": validate})
+
+
+def test_lines_of_the_same_name_are_named_once(train: Callable[..., Trained]) -> None:
+    run = train(
+        "run",
+        batches=DigitBatches(rows=2, per_epoch=100),
+        options={"loss": broken_loss("loss", 3), "line": lambda pair: ("all.en", 1)},
+    )
+    records = read_metrics(run.path / "metrics.jsonl")
+    assert [x["lines"] for x in records if x["event"] == "skipped"] == [["all.en:1"]]
 
 
 def test_a_run_of_which_every_step_was_skipped_has_no_model_and_does_not_end_as_if_trained(

@@ -5,7 +5,7 @@ from typing import Self
 
 import torch
 
-from regard.errors import ModelError
+from regard.errors import ModelError, NotFiniteError
 from regard.shapes import Float, Int, Tensor
 
 _FREE = -1
@@ -120,10 +120,7 @@ def check_finite(best_r: Float[Tensor, " r"]) -> None:
         best_r: every row's greatest log-probability, which is NaN when any in the row is.
 
     Raises:
-        ModelError: a log-probability is NaN.
+        NotFiniteError: a log-probability is NaN.
     """
     if bool(best_r.isnan().any()):
-        raise ModelError(
-            "the model's output is not a number (NaN)",
-            hint="its weights are damaged, or it diverged in training",
-        )
+        raise NotFiniteError

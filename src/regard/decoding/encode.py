@@ -6,7 +6,7 @@ import torch
 
 from regard.decoding.padding import padded, token_batches
 from regard.decoding.step import evaluating, full_precision
-from regard.errors import ModelError
+from regard.errors import NotFiniteError
 from regard.models.encoder import Pooling, TextEncoder
 from regard.shapes import Bool, Float, Tensor
 
@@ -89,8 +89,5 @@ def _batches(
 
 def _finite(x: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
     if not bool(x.isfinite().all()):
-        raise ModelError(
-            "the model's output is not a number (NaN), or infinite",
-            hint="its weights are damaged, or it diverged in training",
-        )
+        raise NotFiniteError(infinite=True)
     return x

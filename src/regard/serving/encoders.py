@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from regard.engine.engine import Dtype
 from regard.engine.text_encoder import TextEncoderEngine
-from regard.errors import ModelError
+from regard.errors import NotFiniteError
 from regard.serving.choosing import in_engine
 from regard.serving.opening import OpenedEncoder
 from regard.signals import load_torch
@@ -132,8 +132,5 @@ def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def _finite(x: NDArray[np.float32]) -> NDArray[np.float32]:
     if not np.isfinite(x).all():
-        raise ModelError(
-            "the model's output is not a number (NaN), or infinite",
-            hint="its weights are damaged, or it diverged in training",
-        )
+        raise NotFiniteError(infinite=True)
     return x

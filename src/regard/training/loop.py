@@ -9,7 +9,7 @@ from typing import NoReturn
 import torch
 from torch import nn
 
-from regard.errors import Interrupted, ModelError, RunFolderError
+from regard.errors import Interrupted, NotFiniteError, RunFolderError
 from regard.training.allocator import hold_memory
 from regard.training.config import TrainingConfig
 from regard.training.devices import choose_device, describe_device
@@ -301,10 +301,8 @@ class Trainer:
             validations.run()
         except Interrupted:
             self._stop()
-        except ModelError:
-            if diverged := self._skips.diverged():
-                raise diverged from None  # it answers as its last step did: NaN
-            raise
+        except NotFiniteError as error:
+            raise self._skips.diverged() or self._skips.unmeasurable(error) from None
 
     def _save(self) -> None:
         self._skips.look()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from regard.counts import counted
-from regard.errors import DivergenceError
+from regard.errors import DivergenceError, NotFiniteError
 from regard.training.journal import Journal
 from regard.training.progress import Reporter
 from regard.training.state import Position
@@ -90,12 +90,28 @@ class Skips:
             "No model was written.",
         )
 
+    def unmeasurable(self, why: NotFiniteError) -> DivergenceError:
+        """The error that ends a training whose losses are finite, but not its model's answers."""
+        self._journal.end("diverged", {"problem": why.problem, "lines": []})
+        self._reporter.end()
+        checkpoint = self._last_checkpoint()
+        kept = (
+            f"The newest checkpoint, {checkpoint}, may be of such weights: remove it, and --resume "
+            "goes on from the one before."
+        )
+        return DivergenceError(
+            f"the validation after step {self._position.step}: {why.problem}",
+            where="training",
+            hint="\n  ".join([*([kept] if checkpoint else []), _ADVICE]),
+        )
+
     def _skipped(self, bad: NotFinite) -> None:
         position = self._position
         position.skipped += 1
         position.skipped_in_row += 1
         self._bad = bad
-        self._lines = [self._line(row) for row in bad.rows] if self._line else []
+        # Windows of one document have its first line's name.
+        self._lines = [*dict.fromkeys(self._line(row) for row in bad.rows)] if self._line else []
         self._journal.skipped(bad, self._names())
         if position.skipped_in_row >= self._most and (error := self.diverged()):
             raise error
