@@ -28,7 +28,7 @@ def reversed_digits(digits: list[int]) -> list[int]:
     return digits[::-1]
 
 
-@pytest.mark.parametrize(("make", "steps"), [(list, 400), (reversed_digits, 600)])
+@pytest.mark.parametrize(("make", "steps"), [(list, 400), (reversed_digits, 800)])
 def test_digits_are_copied_and_reversed_without_a_single_mistake(
     train: Callable[..., Trained], make: Callable[[list[int]], list[int]], steps: int
 ) -> None:
