@@ -91,7 +91,7 @@ def measure(length: int, device: str, repeats: int) -> dict[str, object]:
     )
     try:
         stepped(flexible, x)
-    except NotImplementedError as problem:
+    except NotImplementedError as problem:  # torch's own: on a CPU it has no backward pass
         found["training"] = f"refused: {problem}"
     else:
         found["training"] = median(

@@ -7,6 +7,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from regard.kernels import attention as kernel
+from regard.kernels import native
+
 torch.set_num_threads(1)
 settings.register_profile(
     "same-every-time",
@@ -33,3 +36,20 @@ def one_thread_again() -> Iterator[None]:
     yield
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the attention kernel did it, of each pass that asks for it."""
+    if native.absence():
+        pytest.skip(f"no native kernels: {native.absence()}")
+    done: list[bool] = []
+    kernels = kernel.attention
+
+    def noted(*parts: object) -> object:
+        done.append((out := kernels(*parts)) is not None)  # type: ignore[arg-type]
+        return out
+
+    monkeypatch.setattr(kernel, "_fast", lambda: True)
+    monkeypatch.setattr("regard.nn.attention.attention", noted)
+    return done

@@ -4,8 +4,6 @@ import pytest
 import torch
 from mixing import D_MODEL, SCHEMES
 
-from regard.kernels import attention as kernel
-from regard.kernels import native
 from regard.nn.attention import HeadShape
 from regard.nn.masks import padding_mask, token_stretches
 from regard.nn.mixers.bigbird import BigBirdAttention
@@ -25,23 +23,6 @@ LAYERS: list[MixerConfig] = [
     BigBirdConfig(block=128, window=1, global_blocks=1),
 ]
 DOCUMENTS = torch.tensor([[0] * 60 + [1] * 1 + [4] * 239, [2] * 100 + [3] * 200])
-
-
-@pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the kernel did it, of each pass."""
-    if native.absence():
-        pytest.skip(f"no native kernels: {native.absence()}")
-    done: list[bool] = []
-    kernels = kernel.attention
-
-    def noted(*parts: object) -> object:
-        done.append((out := kernels(*parts)) is not None)  # type: ignore[arg-type]
-        return out
-
-    monkeypatch.setattr(kernel, "_fast", lambda: True)
-    monkeypatch.setattr("regard.nn.attention.attention", noted)
-    return done
 
 
 def passed(
